@@ -1,0 +1,1 @@
+"""The patches themselves: one module a codemod, named by its effect."""

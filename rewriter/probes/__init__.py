@@ -1,0 +1,1 @@
+"""Measuring and proving: independent of targets and codemods, torch only lazily."""

@@ -1,0 +1,1 @@
+"""The only formatter: values in, text, JSON and other formats out."""
