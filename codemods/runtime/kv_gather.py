@@ -114,7 +114,8 @@ def decide(pool: Pool | None, listed: int, graph: bool, elsewhere: bool, fused: 
     case                                                        mode       indices of the plan
     ==========================================================  =========  =====================
     switched off, or no pool that gains (see ``attach``)        untouched  as given
-    the plan reads another buffer than the pool (DCP prefill)   untouched  as given
+    the indices are no rows of the pool: they point into        untouched  as given
+    another buffer (DCP prefill) or stand for pages
     CUDA-graph wrapper (decode, verify, draft): any row count,  scatter    as given
     the kernel bounds itself by the pool
     CUDA-graph wrapper without Triton                           untouched  as given
@@ -127,7 +128,7 @@ def decide(pool: Pool | None, listed: int, graph: bool, elsewhere: bool, fused: 
         pool: what ``attach`` found.
         listed: length of the index argument, an upper bound of the rows in use.
         graph: whether the wrapper was built for CUDA graphs.
-        elsewhere: whether the plan's indices point into another buffer than the pool.
+        elsewhere: whether the plan's indices are something else than rows of the pool.
         fused: whether the Triton kernel can run.
     """
     if SWITCH == "off" or pool is None or elsewhere:
@@ -143,6 +144,7 @@ def plan(
     kv_indptr: torch.Tensor,
     backend: Any,
     other_buffer: Any = None,
+    page_size: int = 1,
 ) -> torch.Tensor:
     """Decide the mode for ``wrapper`` and return the indices that its plan call shall get.
 
@@ -154,10 +156,12 @@ def plan(
             wrapper's own copy is not refreshed by the fast plans.
         backend: the backend that ``attach`` saw.
         other_buffer: metadata of another buffer that the indices may point into, or None.
+        page_size: tokens an index stands for; 1 but in release 0.5.1.
     """
     pool = getattr(backend, "_kv_gather_pool", None)
     graph = bool(getattr(wrapper, "_use_cuda_graph", False))
-    mode = decide(pool, kv_indices.shape[0], graph, other_buffer is not None, _fused(kv_indices))
+    elsewhere = other_buffer is not None or page_size != 1
+    mode = decide(pool, kv_indices.shape[0], graph, elsewhere, _fused(kv_indices))
     planned: Planned | None = getattr(wrapper, "_kv_gather", None)
     if planned is None:
         planned = Planned(mode, kv_indptr.new_zeros(1))

@@ -1,0 +1,163 @@
+"""Code templates with ``{holes}``: matching that ignores layout, comments and brackets."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import Any
+
+import libcst as cst
+
+from rewriter.model import Nearest
+from rewriter.source import Definition
+
+_HOLE = re.compile(r"\{(\*?)([A-Za-z_]\w*)\}")
+_NAMES = re.compile(r"__(hole|rest)_(\w+)__")
+_TOKEN = re.compile(r"\w+|[^\w\s]+|\n")
+
+# What a layout tool may change without changing the meaning.
+_LAYOUT: tuple[type, ...] = (
+    cst.BaseParenthesizableWhitespace,
+    cst.TrailingWhitespace,
+    cst.EmptyLine,
+    cst.Comma,
+    cst.Semicolon,
+    cst.LeftParen,
+    cst.RightParen,
+    cst.AssignEqual,
+    cst.Dot,
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A node that a pattern matched, and what stood in its holes."""
+
+    node: cst.CSTNode
+    holes: Mapping[str, cst.CSTNode]
+
+
+class Pattern:
+    """A template. ``{x}`` stands for any expression, ``{*x}`` for any further arguments.
+
+    The same hole twice must hold the same code. A template that is one expression matches
+    expressions, anything else matches statements.
+    """
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+        self.root = _parse(_HOLE.sub(_name, template.strip()))
+
+    def search(self, definition: Definition) -> Iterator[Found]:
+        """Yield every match in a definition, in the order of the text."""
+        kind = type(self.root)
+        anything = isinstance(self.root, cst.Name)
+        for node in definition.nodes:
+            if anything or isinstance(node, kind):
+                holes = self.match(node)
+                if holes is not None:
+                    yield Found(node, holes)
+
+    def match(self, node: cst.CSTNode) -> dict[str, cst.CSTNode] | None:
+        """Return what stands in the holes if ``node`` matches, else None."""
+        holes: dict[str, cst.CSTNode] = {}
+        return holes if _same(self.root, node, holes) else None
+
+    def fill(self, definition: Definition, holes: Mapping[str, cst.CSTNode]) -> str:
+        """Return the template with each hole replaced by the code that stood there."""
+        return _HOLE.sub(lambda m: definition.code(holes[m.group(2)]), self.template.strip())
+
+    @cached_property
+    def _tokens(self) -> list[str]:
+        return _TOKEN.findall(_HOLE.sub("_", self.template))
+
+    def nearest(self, definition: Definition) -> Nearest | None:
+        """Return the statement or expression of the same kind that comes closest, if any does."""
+        best: tuple[float, cst.CSTNode | None, list[str]] = (0.3, None, [])
+        for node in definition.nodes:
+            if type(node) is not type(self.root) or node is definition.module:
+                continue
+            tokens = _TOKEN.findall(definition.code(node))[:200]
+            ratio = difflib.SequenceMatcher(None, self._tokens, tokens).ratio()
+            if ratio > best[0]:
+                best = (ratio, node, tokens)
+        _, closest, tokens = best
+        if closest is None:
+            return None
+        line = definition.line(closest)
+        return Nearest(line, definition.source.line_text(line), _difference(self._tokens, tokens))
+
+
+@lru_cache(maxsize=256)
+def compiled(template: str) -> Pattern:
+    """Return the pattern of a template, parsed once."""
+    return Pattern(template)
+
+
+def _name(found: re.Match[str]) -> str:
+    star, name = found.groups()
+    return f"*__rest_{name}__" if star else f"__hole_{name}__"
+
+
+def _parse(code: str) -> cst.CSTNode:
+    body = cst.parse_module(code + "\n").body
+    if len(body) != 1:
+        raise ValueError(f"a template is one statement or expression, not {len(body)}: {code!r}")
+    statement = body[0]
+    if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
+        small = statement.body[0]
+        return small.value if isinstance(small, cst.Expr) else statement
+    return statement
+
+
+def _same(pattern: Any, node: Any, holes: dict[str, cst.CSTNode]) -> bool:
+    if isinstance(pattern, cst.Name) and (hole := _NAMES.fullmatch(pattern.value)):
+        name = hole.group(2)
+        if not isinstance(node, (cst.BaseExpression, cst.Name)):
+            return False
+        if name in holes:
+            return _same(holes[name], node, {})
+        holes[name] = node
+        return True
+    if isinstance(pattern, cst.SimpleString) and isinstance(node, cst.SimpleString):
+        return bool(pattern.evaluated_value == node.evaluated_value)
+    if isinstance(pattern, cst.CSTNode):
+        if type(pattern) is not type(node):
+            return False
+        return all(
+            _same(getattr(pattern, f.name), getattr(node, f.name), holes)
+            for f in fields(pattern)  # type: ignore[arg-type]
+            if not _is_layout(f.name, getattr(pattern, f.name), getattr(node, f.name))
+        )
+    if isinstance(pattern, (list, tuple)):
+        return isinstance(node, (list, tuple)) and _same_all(pattern, node, holes)
+    return bool(pattern == node)
+
+
+def _is_layout(name: str, left: Any, right: Any) -> bool:
+    if name in ("lpar", "rpar", "leading_lines", "lines_after_decorators", "header", "footer"):
+        return True
+    return any(isinstance(value, _LAYOUT) for value in (left, right))
+
+
+def _same_all(pattern: Sequence[Any], node: Sequence[Any], holes: dict[str, cst.CSTNode]) -> bool:
+    if pattern and isinstance(last := pattern[-1], cst.Arg) and last.star == "*":
+        rest = isinstance(last.value, cst.Name) and _NAMES.fullmatch(last.value.value)
+        if rest and rest.group(1) == "rest":
+            pattern = pattern[:-1]
+            node = node[: len(pattern)]
+    return len(pattern) == len(node) and all(
+        _same(p, n, holes) for p, n in zip(pattern, node, strict=True)
+    )
+
+
+def _difference(expected: list[str], found: list[str]) -> str:
+    matcher = difflib.SequenceMatcher(None, expected, found)
+    for tag, i, j, k, m in matcher.get_opcodes():
+        if tag != "equal":
+            want, have = " ".join(expected[i:j]), " ".join(found[k:m])
+            return f"expected `{want or 'nothing'}`, found `{have or 'nothing'}`"
+    return "the same tokens in another structure"
