@@ -1,0 +1,110 @@
+"""A package that lies unpacked on disk: paths inside it, its bytes, its files. Only reads."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from rewriter.errors import TargetError, ToolBug
+
+PACKAGE = "sglang"
+"""Import name and distribution name of the package that is patched."""
+
+
+def inside(path: str) -> str:
+    """Return ``path`` unchanged after checking that it stays inside the package.
+
+    Args:
+        path: relative to the package's parent, with forward slashes, e.g. ``sglang/srt/x.py``.
+
+    Raises:
+        ToolBug: it is absolute, climbs with ``..``, or names something beside the package. Such
+            a path never comes from a user, so it is a mistake in a codemod or in the tool.
+    """
+    parts = path.split("/")
+    stays = parts[0] == PACKAGE and not any(part in ("", ".", "..") for part in parts)
+    if not stays or "\\" in path or "\0" in path:
+        raise ToolBug(
+            f"{path!r} does not name a file of the package: "
+            f"expected {PACKAGE}/…, relative, with forward slashes and no '..'"
+        )
+    return path
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """Return what a user gave as an absolute path with ``~`` expanded and ``..`` folded.
+
+    Links are kept: a path in a message should be the one that the user knows.
+    """
+    return Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100
+
+
+def is_package(directory: Path) -> bool:
+    """Tell whether ``directory`` is a regular package (a folder without ``__init__.py`` is not).
+
+    A clone of the repository is itself called ``sglang``, which Python takes for a namespace
+    package when run from beside it; only ``__init__.py`` sets the two apart.
+    """
+    return (directory / "__init__.py").is_file()
+
+
+def holds_package(root: Path) -> bool:
+    """Tell whether ``root`` is the parent of the package."""
+    return is_package(root / PACKAGE)
+
+
+def read_bytes(root: Path, path: str) -> bytes | None:
+    """Read one file below ``root``, following links; None when there is no such file.
+
+    Raises:
+        TargetError: something is there and cannot be read: no permission, a dangling or circular
+            link, a device.
+    """
+    file = root / path
+    try:
+        mode = file.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return None
+        if not stat.S_ISREG(mode):
+            raise TargetError(f"{file}: expected a regular file, found a device, socket or pipe")
+        return file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        if file.is_symlink():
+            raise TargetError(
+                f"{file}: a link whose target {os.fspath(file.readlink())!r} does not exist; "
+                "reinstall the package or mend the link"
+            ) from None
+        return None
+    except OSError as error:
+        raise TargetError(f"{file}: cannot be read: {error.strerror or error}") from error
+
+
+def walk(root: Path, under: str) -> Iterator[str]:
+    """Yield the files at or below ``under`` in sorted order, relative to ``root``.
+
+    Byte-code caches are left out: they belong to the interpreter that wrote them. Linked
+    directories are not entered, so that a circular link cannot trap the walk.
+
+    Raises:
+        TargetError: a directory cannot be listed.
+    """
+    start = root / inside(under)
+    if start.is_file():
+        yield under
+        return
+    for folder, folders, names in os.walk(start, onerror=_unreadable):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        place = Path(folder)
+        relative = place.relative_to(root).as_posix()
+        for name in sorted(names):
+            if (place / name).is_file():
+                yield f"{relative}/{name}"
+
+
+def _unreadable(error: OSError) -> None:
+    """Turn a failure that ``os.walk`` would swallow into an error."""
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return
+    raise TargetError(f"{error.filename}: cannot be listed: {error.strerror or error}") from error

@@ -1,0 +1,207 @@
+"""The sglang that an interpreter, or a site-packages directory, has installed."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from rewriter.errors import TargetError
+from rewriter.targets import distinfo
+from rewriter.targets.disk import (
+    PACKAGE,
+    absolute,
+    holds_package,
+    inside,
+    is_package,
+    read_bytes,
+    walk,
+)
+from rewriter.targets.gitdir import git_dir, top_of
+from rewriter.targets.interpreter import Found, ask
+from rewriter.targets.version import normalised, source_version
+
+Layout = Literal["wheel", "editable", "bare"]
+
+
+class InstalledPackage:
+    """An installed sglang, found by what it is; never imported, never by an enclosing repository.
+
+    Attributes:
+        root: the package's parent directory; for an editable install, where the sources are.
+        dist_info: its ``.dist-info``, or None. For an editable install it lies elsewhere.
+        layout: ``wheel`` (files copied beside their dist-info), ``editable`` (the files are a
+            source tree), ``bare`` (no dist-info: copied, or reached through PYTHONPATH).
+    """
+
+    kind = "installed"
+    diff_prefix = ""
+    writable = True
+
+    def __init__(self, root: Path, dist_info: Path | None, layout: Layout) -> None:
+        self.root = root
+        self.dist_info = dist_info
+        self.layout: Layout = layout
+
+    @classmethod
+    def of_interpreter(cls, python: str | os.PathLike[str] | None = None) -> InstalledPackage:
+        """Find the package of this interpreter, or of another one by path.
+
+        Raises:
+            TargetError: the interpreter cannot be asked, or has no sglang.
+        """
+        found = ask(python)
+        if found.package is None:
+            raise TargetError(_missing(found))
+        if not found.package.is_dir():
+            raise TargetError(
+                f"{found.package}: expected a directory, found a package inside an archive; "
+                f"install {PACKAGE} unpacked"
+            )
+        return cls._at(found.package.parent, found.path)
+
+    @classmethod
+    def of_directory(cls, directory: str | os.PathLike[str]) -> InstalledPackage:
+        """Find the package in a site-packages directory, or given the package itself.
+
+        Raises:
+            TargetError: there is no sglang there.
+        """
+        given = absolute(directory)
+        if holds_package(given):
+            return cls._at(given, (given,))
+        if given.name == PACKAGE and is_package(given):
+            return cls._at(given.parent, (given.parent,))
+        for root in _editable_roots(given):
+            if holds_package(root):
+                return cls._at(root, (given,))
+        raise TargetError(_not_there(given))
+
+    @classmethod
+    def _at(cls, root: Path, places: tuple[Path, ...]) -> InstalledPackage:
+        """Build the target for a root, with the places where its dist-info may be."""
+        dist_info = distinfo.beside(root)
+        if dist_info is not None:
+            return cls(root, dist_info, "wheel")
+        dist_info = distinfo.editable(places, root)
+        if dist_info is not None or (root / f"{PACKAGE}.egg-info").is_dir():
+            return cls(root, dist_info, "editable")
+        return cls(root, None, "bare")
+
+    @property
+    def location(self) -> str:
+        """The package's directory."""
+        return str(self.root / PACKAGE)
+
+    @cached_property
+    def version(self) -> str | None:
+        """What METADATA says; for an editable install the sources are asked first.
+
+        A source tree moves on by ``git pull`` while its dist-info stays as it was.
+        """
+        if self.layout == "wheel":
+            return self._metadata_version() or source_version(self._source)
+        return source_version(self._source) or self._metadata_version()
+
+    @property
+    def git_dir(self) -> Path | None:
+        """The git directory of an editable install's working tree; None for all others."""
+        return git_dir(top_of(self.root)) if self.layout == "editable" else None
+
+    def read(self, path: str) -> bytes | None:
+        """Read a file of the package, e.g. ``sglang/srt/x.py``; None when there is none.
+
+        Raises:
+            TargetError: it is there and cannot be read.
+        """
+        return read_bytes(self.root, inside(path))
+
+    def files(self, under: str = PACKAGE) -> Iterator[str]:
+        """Yield the paths of the files at or below ``under``, without byte-code caches."""
+        return walk(self.root, under)
+
+    def _source(self, path: str) -> bytes | None:
+        """Read beside the package too: an editable tree has its pyproject.toml there."""
+        if path == "pyproject.toml" and self.layout != "editable":
+            return None
+        return read_bytes(self.root, path)
+
+    def _metadata_version(self) -> str | None:
+        if self.dist_info is None:
+            return None
+        metadata = read_bytes(self.dist_info, "METADATA") or b""
+        return normalised(distinfo.metadata_field(metadata, "Version") or "")
+
+
+def _missing(found: Found) -> str:
+    """Say that an interpreter has no sglang, and what was there instead."""
+    message = f"{found.interpreter} (Python {found.python}): {PACKAGE} is not installed there"
+    if found.namespace:
+        message += f"; {found.namespace[0]} is a directory without __init__.py, not the package"
+    return message + (
+        "; name a target with --python, --site-packages, --checkout, --repo and --rev, "
+        "--release or --wheel"
+    )
+
+
+def _not_there(directory: Path) -> str:
+    """Say that a directory holds no sglang, with the nearest one seen."""
+    if not directory.is_dir():
+        return f"{directory}: no such directory"
+    message = f"{directory}: expected {PACKAGE}/__init__.py, found none"
+    for pattern in ("lib/python3*/site-packages", "python3*/site-packages", "site-packages"):
+        for place in sorted(directory.glob(pattern)):
+            if holds_package(place):
+                return f"{message}; there is one in {place}"
+    if holds_package(directory / "python"):
+        return f"{message}; {directory} is a checkout: use --checkout"
+    return message
+
+
+def _editable_roots(directory: Path) -> Iterator[Path]:
+    """Yield the places that a site-packages directory says its editable sglang is at.
+
+    Both shapes that build backends write: a ``.pth`` file with a path, and a finder module with
+    a mapping. The finder is read, not run.
+    """
+    for pth in sorted(directory.glob("*.pth")):
+        for line in _text(pth).splitlines():
+            if line.strip() and not line.startswith(("#", "import ", "import\t")):
+                yield directory / line.strip()
+    for finder in sorted(directory.glob(f"__editable___{PACKAGE}_*_finder.py")):
+        package = _mapping(_text(finder)).get(PACKAGE)
+        if package is not None:
+            yield Path(package).parent
+    for dist_info in distinfo.dist_infos(directory):
+        source = distinfo.editable_source(dist_info)
+        if source is not None:
+            yield from (source, source / "python")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+
+
+def _mapping(finder: str) -> dict[str, str]:
+    """Return the ``MAPPING`` literal of a setuptools finder module; empty when there is none."""
+    try:
+        body = ast.parse(finder).body
+    except (SyntaxError, ValueError):
+        return {}
+    for node in body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+        if "MAPPING" in names and isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+            try:
+                value = ast.literal_eval(node.value)
+            except ValueError:
+                return {}
+            return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+    return {}
