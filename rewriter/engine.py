@@ -279,20 +279,18 @@ def peel(sites: Iterable[Site], source: Source) -> list[_Mark]:
     """Find what these sites' edits have put into a source, with the edits that take it out."""
     marks: list[_Mark] = []
     for site in sites:
-        if _marker(site) not in source.text:
-            continue
-        for definition in source.definitions(site.within):
-            if _marker(site) in definition.text:
-                marks += _marks(site, definition)
+        if _may_hold(site, source.text):
+            for definition in source.definitions(site.within):
+                if _may_hold(site, definition.text):
+                    marks += _marks(site, definition)
     return marks
 
 
-def _marker(site: Site) -> str:
-    """Return text that every file with this site's edit holds; a cheap test before parsing."""
+def _may_hold(site: Site, text: str) -> bool:
+    """Return False where a site's edit cannot be in a text; a cheap test before parsing."""
     if isinstance(site.edit, Wrap):
-        return site.edit.call.rsplit(".", 1)[-1]
-    words: list[str] = re.findall(r"\w+", re.sub(r"\{\w+\}", " ", site.edit.code))
-    return max(words, key=len)
+        return site.edit.call in text
+    return all(word in text for word in re.findall(r"\w+", re.sub(r"\{\w+\}", " ", site.edit.code)))
 
 
 def _marks(site: Site, definition: Definition) -> list[_Mark]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from rewriter.source import Definition
+from rewriter.source import Definition, children
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def _all(node: cst.CSTNode, skip: Sequence[cst.CSTNode] = ()) -> Iterator[cst.CS
         if current in skip:
             continue
         yield current
-        todo.extend(current.children)
+        todo.extend(children(current))
 
 
 def _parameters(params: cst.Parameters) -> list[cst.Param]:

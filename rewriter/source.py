@@ -10,12 +10,13 @@ from __future__ import annotations
 import ast
 import bisect
 import codecs
+import dataclasses
 import io
 import re
 import tokenize
 import warnings
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from rewriter.errors import SourceError
@@ -30,6 +31,8 @@ IMPORTS = "<imports>"
 """The definition that stands for a module's leading block of imports."""
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")  # Python's own; str.splitlines knows more of them
+
+_INDENT = re.compile(r"[ \t\f]*")
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -75,6 +78,14 @@ class Source:
     def line_at(self, offset: int) -> int:
         """Return the 1-based line that holds ``offset``."""
         return bisect.bisect_right(self._line_starts, offset)
+
+    def offset(self, line: int, column: int) -> int:
+        """Return the offset of a 1-based line and a column in UTF-8 bytes, as ``ast`` counts."""
+        start = self.line_start(line)
+        if self.text.isascii():
+            return start + column
+        head = self.text[start : self.line_start(line + 1)].encode()[:column]
+        return start + len(head.decode())
 
     def line_text(self, line: int) -> str:
         """Return one line, stripped; for messages."""
@@ -132,18 +143,12 @@ class Definition:
 
         code = self._header + self.text
         try:
-            module = cst.parse_module(code)
+            return cst.parse_module(code)
         except (cst.ParserSyntaxError, TypeError, RecursionError) as error:
             raise SourceError(
                 f"{self.source.path}: LibCST cannot parse {self.name} "
                 f"(lines {self.first} to {self.last}): {str(error).splitlines()[0]}"
             ) from error
-        if module.code != code:
-            raise SourceError(
-                f"{self.source.path}: LibCST does not reproduce {self.name} "
-                f"(lines {self.first} to {self.last}) exactly; nothing can be edited there"
-            )
-        return module
 
     @cached_property
     def _header(self) -> str:
@@ -151,47 +156,106 @@ class Definition:
         return "class _:" + self.source.newline(self.start) if indented else ""
 
     @cached_property
-    def parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
-        """Each node's parent, within this definition."""
-        found: dict[cst.CSTNode, cst.CSTNode] = {}
-        todo: list[cst.CSTNode] = [self.module]
-        while todo:
-            node = todo.pop()
-            for child in node.children:
-                found[child] = node
-                todo.append(child)
-        return found
-
-    @cached_property
     def nodes(self) -> list[cst.CSTNode]:
-        """All nodes, in the order of the text."""
-        found: list[cst.CSTNode] = []
-        todo: list[cst.CSTNode] = [self.module]
-        while todo:
-            node = todo.pop()
-            found.append(node)
-            todo.extend(reversed(node.children))
-        return found
+        """All nodes but layout, outer before inner, statements in the order of the text."""
+        return list(self.parents)
 
     @cached_property
-    def _spans(self) -> dict[cst.CSTNode, tuple[int, int]]:
-        from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
-
-        wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
-        skip = len(self._header)
-        code = (self._header + self.text).encode()
-        wide = len(code) != skip + len(self.text)  # else bytes and characters agree
-        spans: dict[cst.CSTNode, tuple[int, int]] = {}
-        for node, span in wrapper.resolve(ByteSpanPositionProvider).items():
-            first, last = span.start, span.start + span.length
-            if wide:
-                first, last = len(code[:first].decode()), len(code[:last].decode())
-            spans[node] = (self.start + first - skip, self.start + last - skip)
-        return spans
+    def parents(self) -> dict[cst.CSTNode, cst.CSTNode | None]:
+        """Each node's parent, within this definition; in the order of ``nodes``."""
+        found: dict[cst.CSTNode, cst.CSTNode | None] = {}
+        todo: list[tuple[cst.CSTNode, cst.CSTNode | None]] = [(self.module, None)]
+        while todo:
+            node, parent = todo.pop()
+            found[node] = parent
+            todo.extend((child, node) for child in reversed(children(node)))
+        return found
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Return a node's offsets into the source's text, brackets around it not included."""
-        return self._spans[node]
+        """Return a node's offsets into the source's text, brackets around it not included.
+
+        Only the statement around the node is written out again to measure it; ``ast`` says where
+        that statement stands. A whole definition would cost ten times as much.
+        """
+        import libcst as cst
+
+        statement: cst.CSTNode | None = node
+        while statement is not None and not isinstance(statement, cst.BaseSmallStatement):
+            if isinstance(statement, cst.SimpleStatementLine):
+                first, last = self.span(statement.body[0]), self.span(statement.body[-1])
+                return first[0], last[1]
+            statement = self.parents[statement]
+        if statement is None or not isinstance(line := self.parents[statement], cst.SimpleStatementLine):
+            return self._whole[node]  # a compound statement's header, or `if x: y` on one line
+        if statement not in self._measured:
+            start = self._simple_statements[statement]
+            first = self.source.line_start(self.source.line_at(start))
+            indent = _INDENT.match(self.source.text, first)
+            spans = self._written(line, statement, start, indent.group() if indent else "")
+            self._measured[statement] = spans
+        return self._measured[statement][node]
+
+    def _written(
+        self, line: cst.SimpleStatementLine, statement: cst.CSTNode, start: int, indent: str
+    ) -> dict[cst.CSTNode, tuple[int, int]]:
+        """Write one line out, on its own at its indentation, and measure what is in it."""
+        import libcst as cst
+
+        body: list[cst.BaseStatement | cst.SimpleStatementLine] = [line]
+        if indent:
+            body = [cst.If(cst.Name("_"), cst.IndentedBlock([line], indent=indent))]
+        code, spans = _spans(cst.Module(body, default_newline=self.module.default_newline))
+        shift = start - spans[statement][0]
+        if not self.source.text.startswith(code[slice(*spans[statement])], start):
+            raise SourceError(
+                f"{self.source.path}: LibCST does not reproduce line "
+                f"{self.source.line_at(start)} exactly; nothing can be edited there"
+            )
+        return {node: (first + shift, last + shift) for node, (first, last) in spans.items()}
+
+    @cached_property
+    def _measured(self) -> dict[cst.CSTNode, dict[cst.CSTNode, tuple[int, int]]]:
+        return {}
+
+    @cached_property
+    def _simple_statements(self) -> dict[cst.CSTNode, int]:
+        """Offset of each simple statement: both parsers see the same ones in the same order."""
+        import libcst as cst
+
+        mine = [n for n in self.nodes if isinstance(n, cst.BaseSmallStatement)]
+        theirs = sorted(
+            (node.lineno, node.col_offset)
+            for top in self._ast
+            for node in ast.walk(top)
+            if isinstance(node, ast.stmt) and not hasattr(node, "body") and not _is_match(node)
+        )
+        if len(mine) != len(theirs):
+            raise SourceError(f"{self.source.path}: {self.name} cannot be measured")
+        return {
+            node: self.source.offset(line, column)
+            for node, (line, column) in zip(mine, theirs, strict=True)
+        }
+
+    @property
+    def _ast(self) -> list[ast.stmt]:
+        return [
+            node
+            for node in (
+                self.source.tree.body if self.name == IMPORTS else self.source.nodes[self.name]
+            )
+            if self.first <= node.lineno <= self.last
+        ]
+
+    @cached_property
+    def _whole(self) -> dict[cst.CSTNode, tuple[int, int]]:
+        code, spans = _spans(self.module)
+        skip = self.start - len(self._header)
+        if code != self._header + self.text:
+            raise SourceError(
+                f"{self.source.path}: LibCST does not reproduce {self.name} "
+                f"(lines {self.first} to {self.last}) exactly; nothing can be edited there"
+            )
+        return {node: (first + skip, last + skip) for node, (first, last) in spans.items()}
 
     def code(self, node: cst.CSTNode) -> str:
         """Return a node's text as it stands, brackets around it not included."""
@@ -201,6 +265,52 @@ class Definition:
     def line(self, node: cst.CSTNode) -> int:
         """Return the 1-based line in the file where a node begins."""
         return self.source.line_at(self.span(node)[0])
+
+
+def children(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """Return a node's children, layout left out; LibCST's own way is many times slower."""
+    import libcst as cst
+
+    found: list[cst.CSTNode] = []
+    for name in _fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, cst.CSTNode):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(item for item in value if isinstance(item, cst.CSTNode))
+    return found
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    names = [f.name for f in dataclasses.fields(kind)]
+    return tuple(n for n in names if not n.startswith("whitespace") and n not in _LAYOUT)
+
+
+_LAYOUT = frozenset(
+    {"lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "comma", "semicolon", "equal",
+     "dot", "colon", "header", "footer", "leading_lines", "lines_after_decorators",
+     "trailing_whitespace", "indent", "first_line"}
+)  # fmt: skip
+
+
+def _spans(module: cst.Module) -> tuple[str, dict[cst.CSTNode, tuple[int, int]]]:
+    """Return a module's code and each node's offsets in it, brackets around it not included."""
+    from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
+
+    code = module.code
+    found = MetadataWrapper(module, unsafe_skip_copy=True).resolve(ByteSpanPositionProvider)
+    if code.isascii():
+        return code, {n: (s.start, s.start + s.length) for n, s in found.items()}
+    raw = code.encode()
+    return code, {
+        node: (len(raw[: s.start].decode()), len(raw[: s.start + s.length].decode()))
+        for node, s in found.items()
+    }
+
+
+def _is_match(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Match)
 
 
 def parse(path: str, raw: bytes) -> ast.Module:
