@@ -93,7 +93,7 @@ def _root(given: Path) -> Path:
         roots.append(given.parent)
     for root in roots:
         if holds_package(root):
-            if distinfo.dist_infos(root):
+            if distinfo.beside(root) is not None:
                 raise TargetError(
                     f"{root}: expected a checkout, found an installed package with its "
                     ".dist-info; use --site-packages"

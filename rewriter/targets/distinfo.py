@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rewriter.errors import TargetError
 from rewriter.targets.disk import PACKAGE
-from rewriter.targets.record import parse_record
+from rewriter.targets.record import Row, parse_record
 
 
-def dist_infos(directory: Path) -> list[Path]:
-    """Return the package's ``.dist-info`` directories in ``directory``, by name.
+def dist_infos(directory: Path, belongs: Callable[[Path], bool]) -> list[Path]:
+    """Return the ``.dist-info`` directories that ``belongs`` accepts, by name.
 
-    Only those with METADATA count: an uninstall may leave an empty directory behind.
+    Those named after the package are looked at first. Only when none of them belongs are the
+    others: a fork installs the same package under another distribution name. Only those with
+    METADATA count, because an uninstall may leave an empty directory behind.
     """
     try:
-        names = sorted(path.name for path in directory.iterdir())
+        found = sorted(path for path in directory.iterdir() if path.name.endswith(".dist-info"))
     except OSError:
         return []
-    prefix, suffix = f"{PACKAGE}-", ".dist-info"
-    found = [directory / n for n in names if n.startswith(prefix) and n.endswith(suffix)]
-    return [path for path in found if (path / "METADATA").is_file()]
+    own = [path for path in found if path.name.startswith(f"{PACKAGE}-")]
+    for candidates in (own, found):
+        belonging = [p for p in candidates if (p / "METADATA").is_file() and belongs(p)]
+        if belonging:
+            return belonging
+    return []
 
 
 def metadata_field(metadata: bytes, name: str) -> str | None:
@@ -45,7 +49,7 @@ def beside(root: Path) -> Path | None:
     Raises:
         TargetError: several are there and their RECORDs do not settle which is true.
     """
-    found = dist_infos(root)
+    found = dist_infos(root, _describes_package)
     if len(found) < 2:
         return found[0] if found else None
     agreeing = [path for path in found if _agrees(path, root)]
@@ -61,10 +65,8 @@ def beside(root: Path) -> Path | None:
 def editable(places: Iterable[Path], root: Path) -> Path | None:
     """Return the ``.dist-info`` of an editable install whose source holds ``root``, or None."""
     for place in places:
-        for path in dist_infos(place):
-            source = editable_source(path)
-            if source is not None and _same_or_within(root, source):
-                return path
+        for path in dist_infos(place, lambda path: _points_at(path, root)):
+            return path
     return None
 
 
@@ -83,11 +85,40 @@ def editable_source(dist_info: Path) -> Path | None:
     return Path(unquote(url.path)) if url.scheme == "file" else None
 
 
+def record_of(dist_info: Path) -> dict[str, Row] | None:
+    """Return RECORD, path → row; None when it was stripped or cannot be parsed."""
+    try:
+        return parse_record((dist_info / "RECORD").read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _describes_package(dist_info: Path) -> bool:
+    """Tell whether a ``.dist-info`` is that of the files beside it.
+
+    A stripped RECORD leaves only the name to go by. Searched as bytes, because parsing every
+    RECORD of a large environment takes seconds.
+    """
+    try:
+        record = (dist_info / "RECORD").read_bytes()
+    except OSError:
+        return dist_info.name.startswith(f"{PACKAGE}-")
+    return f"\n{PACKAGE}/__init__.py,".encode() in b"\n" + record
+
+
+def _points_at(dist_info: Path, root: Path) -> bool:
+    """Tell whether an editable install's project directory is ``root`` or holds it."""
+    source = editable_source(dist_info)
+    if source is None:
+        return False
+    real, above = root.resolve(), source.resolve()
+    return real == above or above in real.parents
+
+
 def _agrees(dist_info: Path, root: Path) -> bool:
     """Tell whether RECORD lists the version files on disk with the hashes that they have."""
-    try:
-        record = parse_record((dist_info / "RECORD").read_bytes())
-    except (OSError, ValueError):
+    record = record_of(dist_info)
+    if record is None:
         return False
     compared = 0
     for name in ("version.py", "_version.py", "__init__.py"):
@@ -103,9 +134,3 @@ def _agrees(dist_info: Path, root: Path) -> bool:
             if not row.matches(data):
                 return False
     return compared > 0
-
-
-def _same_or_within(path: Path, ancestor: Path) -> bool:
-    """Tell whether ``path`` is ``ancestor`` or below it, with links resolved on both sides."""
-    real, above = Path(os.path.realpath(path)), Path(os.path.realpath(ancestor))
-    return real == above or above in real.parents

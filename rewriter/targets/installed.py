@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Iterator
 from functools import cached_property
@@ -20,9 +19,11 @@ from rewriter.targets.disk import (
     read_bytes,
     walk,
 )
+from rewriter.targets.editable import editable_roots
 from rewriter.targets.gitdir import git_dir, top_of
 from rewriter.targets.interpreter import Found, ask
-from rewriter.targets.version import normalised, source_version
+from rewriter.targets.record import Row
+from rewriter.targets.version import is_project, source_version, stated
 
 Layout = Literal["wheel", "editable", "bare"]
 
@@ -34,7 +35,7 @@ class InstalledPackage:
         root: the package's parent directory; for an editable install, where the sources are.
         dist_info: its ``.dist-info``, or None. For an editable install it lies elsewhere.
         layout: ``wheel`` (files copied beside their dist-info), ``editable`` (the files are a
-            source tree), ``bare`` (no dist-info: copied, or reached through PYTHONPATH).
+            source tree, installed or reached through PYTHONPATH), ``bare`` (neither: copied).
     """
 
     kind = "installed"
@@ -75,7 +76,7 @@ class InstalledPackage:
             return cls._at(given, (given,))
         if given.name == PACKAGE and is_package(given):
             return cls._at(given.parent, (given.parent,))
-        for root in _editable_roots(given):
+        for root in editable_roots(given):
             if holds_package(root):
                 return cls._at(root, (given,))
         raise TargetError(_not_there(given))
@@ -87,7 +88,7 @@ class InstalledPackage:
         if dist_info is not None:
             return cls(root, dist_info, "wheel")
         dist_info = distinfo.editable(places, root)
-        if dist_info is not None or (root / f"{PACKAGE}.egg-info").is_dir():
+        if dist_info is not None or is_project(lambda path: read_bytes(root, path)):
             return cls(root, dist_info, "editable")
         return cls(root, None, "bare")
 
@@ -107,9 +108,23 @@ class InstalledPackage:
         return source_version(self._source) or self._metadata_version()
 
     @property
+    def top(self) -> Path | None:
+        """The top of an editable install's source tree; None for all others."""
+        return top_of(self.root) if self.layout == "editable" else None
+
+    @property
     def git_dir(self) -> Path | None:
-        """The git directory of an editable install's working tree; None for all others."""
-        return git_dir(top_of(self.root)) if self.layout == "editable" else None
+        """The git directory of an editable install's source tree; None for all others."""
+        return git_dir(self.top) if self.top is not None else None
+
+    def record(self) -> dict[str, Row] | None:
+        """Return RECORD as it is now, path → row; None when there is none that describes files.
+
+        An editable install's RECORD lists its ``.pth`` file, not the package.
+        """
+        if self.dist_info is None or self.layout != "wheel":
+            return None
+        return distinfo.record_of(self.dist_info)
 
     def read(self, path: str) -> bytes | None:
         """Read a file of the package, e.g. ``sglang/srt/x.py``; None when there is none.
@@ -124,16 +139,19 @@ class InstalledPackage:
         return walk(self.root, under)
 
     def _source(self, path: str) -> bytes | None:
-        """Read beside the package too: an editable tree has its pyproject.toml there."""
+        """Read for a version; beside the package only where that is its own project."""
         if path == "pyproject.toml" and self.layout != "editable":
             return None
         return read_bytes(self.root, path)
 
     def _metadata_version(self) -> str | None:
+        """Return METADATA's version, unless it is a fork's, which counts its own releases."""
         if self.dist_info is None:
             return None
         metadata = read_bytes(self.dist_info, "METADATA") or b""
-        return normalised(distinfo.metadata_field(metadata, "Version") or "")
+        if distinfo.metadata_field(metadata, "Name") != PACKAGE:
+            return None
+        return stated(distinfo.metadata_field(metadata, "Version") or "")
 
 
 def _missing(found: Found) -> str:
@@ -157,51 +175,5 @@ def _not_there(directory: Path) -> str:
             if holds_package(place):
                 return f"{message}; there is one in {place}"
     if holds_package(directory / "python"):
-        return f"{message}; {directory} is a checkout: use --checkout"
+        return f"{message}; it is a checkout: use --checkout"
     return message
-
-
-def _editable_roots(directory: Path) -> Iterator[Path]:
-    """Yield the places that a site-packages directory says its editable sglang is at.
-
-    Both shapes that build backends write: a ``.pth`` file with a path, and a finder module with
-    a mapping. The finder is read, not run.
-    """
-    for pth in sorted(directory.glob("*.pth")):
-        for line in _text(pth).splitlines():
-            if line.strip() and not line.startswith(("#", "import ", "import\t")):
-                yield directory / line.strip()
-    for finder in sorted(directory.glob(f"__editable___{PACKAGE}_*_finder.py")):
-        package = _mapping(_text(finder)).get(PACKAGE)
-        if package is not None:
-            yield Path(package).parent
-    for dist_info in distinfo.dist_infos(directory):
-        source = distinfo.editable_source(dist_info)
-        if source is not None:
-            yield from (source, source / "python")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "surrogateescape")
-    except OSError:
-        return ""
-
-
-def _mapping(finder: str) -> dict[str, str]:
-    """Return the ``MAPPING`` literal of a setuptools finder module; empty when there is none."""
-    try:
-        body = ast.parse(finder).body
-    except (SyntaxError, ValueError):
-        return {}
-    for node in body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
-        names = [target.id for target in targets if isinstance(target, ast.Name)]
-        if "MAPPING" in names and isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
-            try:
-                value = ast.literal_eval(node.value)
-            except ValueError:
-                return {}
-            return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
-    return {}

@@ -65,12 +65,12 @@ class Objects:
         try:
             line = self._run("rev-parse", "--verify", f"{rev}^{{commit}}")
         except _GitError as error:
-            hint = "git fetch"
-            if self._run("rev-parse", "--is-shallow-repository").strip() == b"true":
-                hint = "the repository is shallow: git fetch --unshallow"
-            raise TargetError(
-                f"{self._path}: no commit {rev!r} there ({error.complaint}); {hint}"
-            ) from None
+            # For a name that means nothing, git's own line says no more than that.
+            known = error.complaint == "Needed a single revision"
+            reason = "" if known else f" ({error.complaint})"
+            shallow = self._run("rev-parse", "--is-shallow-repository").strip() == b"true"
+            hint = "it is shallow: git fetch --unshallow" if shallow else "git fetch --tags"
+            raise TargetError(f"{self._path}: no commit {rev!r} there{reason}; {hint}") from None
         return line.strip().decode("ascii")
 
     def short(self, commit: str) -> str:

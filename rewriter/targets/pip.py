@@ -119,7 +119,8 @@ def _run(command: list[str], watched: Path, progress: Progress | None) -> tuple[
     import subprocess
     import tempfile
 
-    environment = {**os.environ, "PIP_REQUIRE_VIRTUALENV": "0", "PYTHONUNBUFFERED": "1"}
+    # What a user may have set for installs must not silence or forbid a download.
+    environment = {**os.environ, "PIP_REQUIRE_VIRTUALENV": "0", "PIP_QUIET": "0"}
     with tempfile.TemporaryDirectory(dir=watched) as scratch, tempfile.TemporaryFile() as log:
         environment["TMPDIR"] = scratch
         try:

@@ -41,9 +41,14 @@ class Release:
         wanted = normalised(version)
         if wanted is None:
             raise UsageError(f"--release {version!r}: expected a version such as 0.5.9")
-        self.version: str | None = wanted
+        self._wanted = wanted
         self._progress = progress
         self._wheel = self._open(wanted)
+
+    @property
+    def version(self) -> str | None:
+        """The version that was asked for, and that the wheel states."""
+        return self._wanted
 
     @property
     def location(self) -> str:
@@ -75,23 +80,27 @@ class Release:
         cached = fetch(version, self._progress)
         try:
             return _checked(cached, version)
-        except DamagedWheel:
-            return _checked(fetch(version, self._progress, instead_of=cached), version)
+        except TargetError as damage:
+            return self._again(damage)
 
     def _mended(self, act: Callable[[WheelFile], _T]) -> _T:
         """Act on the wheel; if it is damaged, on a fresh one."""
         try:
             return act(self._wheel)
-        except DamagedWheel:
-            damaged = self._wheel
-            damaged.close()
-            assert self.version is not None
-            again = fetch(self.version, self._progress, instead_of=damaged.path)
-            self._wheel = _checked(again, self.version)
+        except DamagedWheel as damage:
+            self._wheel.close()
+            self._wheel = self._again(damage)
             return act(self._wheel)
 
+    def _again(self, damage: TargetError) -> WheelFile:
+        """Fetch in place of a damaged wheel."""
+        try:
+            return _checked(fetch(self._wanted, self._progress, again=True), self._wanted)
+        except TargetError as error:
+            raise TargetError(f"{damage}; fetching it again: {error}") from error
 
-def fetch(version: str, progress: Progress | None = None, instead_of: Path | None = None) -> Path:
+
+def fetch(version: str, progress: Progress | None = None, again: bool = False) -> Path:
     """Return the cached wheel of a version, fetching it first if need be.
 
     The wheel appears in the cache by one rename, under a lock: of two processes one fetches and
@@ -100,60 +109,47 @@ def fetch(version: str, progress: Progress | None = None, instead_of: Path | Non
     Args:
         version: normalised.
         progress: told the bytes that have arrived.
-        instead_of: a damaged wheel that must not be returned; it is replaced.
+        again: fetch even if the cache has it, because that one is damaged.
 
     Raises:
         TargetError: it cannot be fetched, or the cache cannot be written.
     """
     directory = wheel_cache()
-    if instead_of is None:
-        cached = _cached(directory, version)
-        if cached is not None:
-            return cached
-    stamp = _stamp(instead_of)
+    cached = _cached(directory, version)
+    if cached is not None and not again:
+        return cached
     try:
-        return _fetch(directory, version, progress, instead_of, stamp)
+        return _fetch(directory, version, progress, again)
     except OSError as error:
         raise TargetError(
             f"{directory}: the wheel cannot be kept there: {error.strerror or error}"
         ) from error
 
 
-def _fetch(
-    directory: Path,
-    version: str,
-    progress: Progress | None,
-    instead_of: Path | None,
-    stamp: tuple[int, int] | None,
-) -> Path:
+def _fetch(directory: Path, version: str, progress: Progress | None, again: bool) -> Path:
     """Fetch under the lock, unless another process has just done it."""
+    import shutil
     import tempfile
 
     from filelock import FileLock
 
     with FileLock(directory / f"{PACKAGE}-{version}.lock"):
         cached = _cached(directory, version)
-        if cached is not None and (cached != instead_of or _stamp(cached) != stamp):
+        if cached is not None and not again:
             return cached
-        with tempfile.TemporaryDirectory(dir=directory, prefix=".fetching-") as scratch:
+        prefix = f".fetching-{version}-"
+        for abandoned in directory.glob(f"{prefix}*"):  # By a process that was killed.
+            shutil.rmtree(abandoned, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=directory, prefix=prefix) as scratch:
             fetched = download(version, Path(scratch), progress)
-            kept = directory / fetched.name
-            fetched.replace(kept)
-    return kept
+            if cached is not None:
+                cached.unlink()
+            return fetched.replace(directory / fetched.name)
 
 
 def _cached(directory: Path, version: str) -> Path | None:
     """Return the wheel of exactly this version in the cache, if it is there."""
     return next(iter(sorted(directory.glob(f"{PACKAGE}-{version}-*.whl"))), None)
-
-
-def _stamp(path: Path | None) -> tuple[int, int] | None:
-    """Return what tells a replaced file from the one that was seen: inode and mtime in ns."""
-    try:
-        status = path.stat() if path is not None else None
-    except FileNotFoundError:
-        return None
-    return (status.st_ino, status.st_mtime_ns) if status is not None else None
 
 
 def _checked(path: Path, version: str) -> WheelFile:

@@ -12,7 +12,7 @@ from rewriter.errors import TargetError
 from rewriter.targets.disk import PACKAGE, absolute, inside
 from rewriter.targets.distinfo import metadata_field
 from rewriter.targets.record import Row, parse_record
-from rewriter.targets.version import normalised
+from rewriter.targets.version import stated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +59,7 @@ class WheelFile:
     def version(self) -> str | None:
         """What METADATA says."""
         metadata = self._bytes(f"{self._dist_info}/METADATA")
-        return normalised(metadata_field(metadata, "Version") or "")
+        return stated(metadata_field(metadata, "Version") or "")
 
     def read(self, path: str) -> bytes | None:
         """Read a file of the package, e.g. ``sglang/srt/x.py``; None when there is none.
