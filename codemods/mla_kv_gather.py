@@ -161,9 +161,7 @@ def find_plans(definition: Definition) -> Iterable[Match]:
     if not plans:
         raise Drift("no plan call")
     rows = _row_pointers(definition, [call for call, _, _ in plans])
-    return [
-        _plan(definition, call, wrapper, indices, rows) for call, wrapper, indices in plans
-    ]
+    return [_plan(definition, call, wrapper, indices, rows) for call, wrapper, indices in plans]
 
 
 def _plan(
@@ -247,9 +245,7 @@ class MlaKvGather(Codemod):
     target = "sglang/srt/layers/attention/flashinfer_mla_backend.py"
     supports = ">=0.4.6.post5,<0.6"
     drop_when = "upstream reads FP8 rows without converting the pool in decode and paged prefill"
-    companions = (
-        Companion("sglang/srt/layers/attention/_rewriter_kv_gather.py", "kv_gather"),
-    )
+    companions = (Companion("sglang/srt/layers/attention/_rewriter_kv_gather.py", "kv_gather"),)
     sites = (
         import_line("from sglang.srt.layers.attention import _rewriter_kv_gather as _kv_gather"),
         Site(

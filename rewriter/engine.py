@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rewriter.codemod import Codemod, Drift, Insert, Match, Replace, Site, Upstream, Wrap
+from rewriter.codemod import Codemod, Drift, Match, Replace, Site, Upstream, Wrap
 from rewriter.errors import ToolBug
 from rewriter.model import Nearest, SiteResult, State
 from rewriter.source import IMPORTS, Definition, Source, parse
@@ -201,7 +201,9 @@ def _matches(site: Site, definition: Definition) -> list[Match] | _Place:
         return _Place(site, State.DRIFTED, None, (), reason, nearest)
     lines = sorted(definition.line(f.node) for _, found in hits for f in found)
     where = ", ".join(map(str, lines))
-    raise Drift(f"expected {wanted} match(es) in `{site.within}`, found {len(lines)}: lines {where}")
+    raise Drift(
+        f"expected {wanted} match(es) in `{site.within}`, found {len(lines)}: lines {where}"
+    )
 
 
 def _no_definition(site: Site, source: Source, definitions: list[Definition]) -> _Place:
@@ -255,7 +257,9 @@ def _filled(code: str, match: Match) -> str:
     return re.sub(r"\{(\w+)\}", lambda m: match.holes.get(m.group(1), m.group()), code)
 
 
-def _wrap(edit: Wrap, source: Source, start: int, end: int, others: tuple[str, ...]) -> list[TextEdit]:
+def _wrap(
+    edit: Wrap, source: Source, start: int, end: int, others: tuple[str, ...]
+) -> list[TextEdit]:
     before, after = others[: edit.keeps], others[edit.keeps :]
     head = f"{edit.call}({''.join(a + ', ' for a in before)}"
     tail = f"{''.join(', ' + a for a in after)})"
@@ -335,13 +339,15 @@ def _wrapped(site: Site, edit: Wrap, definition: Definition) -> list[_Mark]:
 # --- verdicts ------------------------------------------------------------------------------
 
 
-def _result(place: _Place, line: int | None) -> SiteResult:
+def _result(place: _Place, source: Source) -> SiteResult:
     site = place.site
-    return SiteResult(site.within, site.kind, line, place.state, place.reason, place.nearest)
+    return SiteResult(
+        site.within, site.kind, place.line, place.state, place.reason, place.nearest, source.path
+    )
 
 
 def _without_marks(codemod: Codemod, source: Source, places: list[_Place]) -> Examination:
-    results = tuple(_result(place, place.line) for place in places)
+    results = tuple(_result(place, source) for place in places)
     deciding = [place for place in places if place.site.decides]
     drifted = [place for place in places if place.state is State.DRIFTED]
     upstream = [place for place in deciding if place.state is State.UPSTREAM]
@@ -383,15 +389,11 @@ def _with_marks(
         return Examination(State.APPLIED, results, "", None, pristine.raw, patched)
     if _same_code(source, text):
         reason = "the layout of our lines was changed since"
-        return Examination(
-            State.APPLIED, results, reason, None, pristine.raw, patched, exact=False
-        )
+        return Examination(State.APPLIED, results, reason, None, pristine.raw, patched, exact=False)
     line = _first_difference(source, text)
     reason = f"our lines were edited; the first difference is at line {line}"
     nearest = Nearest(line, source.line_text(line), "not as it was written")
-    return Examination(
-        State.TAMPERED, results, reason, nearest, pristine.raw, None, exact=False
-    )
+    return Examination(State.TAMPERED, results, reason, nearest, pristine.raw, None, exact=False)
 
 
 def _sites_with_marks(
@@ -402,22 +404,24 @@ def _sites_with_marks(
     left = list(marks)
     for place in places:
         if place.state is not State.READY:
-            results.append(_result(place, place.line))
+            results.append(_result(place, pristine))
             continue
         # A mark belongs to a place if it stands where the place's edit would put it.
         position = _given_offset(place.edits[0].start, taken)
         own = next((m for m in left if m.site is place.site and _covers(m, position)), None)
         if own is None:
-            results.append(_result(place, place.line))
+            results.append(_result(place, pristine))
             continue
         left.remove(own)
         site = place.site
-        results.append(SiteResult(site.within, site.kind, own.line, State.APPLIED))
+        results.append(
+            SiteResult(site.within, site.kind, own.line, State.APPLIED, file=pristine.path)
+        )
     for mark in left:
         results.append(
             SiteResult(
                 mark.site.within, mark.site.kind, mark.line, State.TAMPERED,
-                "one of our insertions stands where none belongs",
+                "one of our insertions stands where none belongs", None, pristine.path,
             )
         )  # fmt: skip
     return tuple(results)

@@ -237,7 +237,9 @@ def _walrus(node: cst.CSTNode, name: str, skip: Sequence[cst.CSTNode]) -> list[O
     return [
         Origin(n.value)
         for n in _all(node, skip)
-        if isinstance(n, cst.NamedExpr) and isinstance(n.target, cst.Name) and n.target.value == name
+        if isinstance(n, cst.NamedExpr)
+        and isinstance(n.target, cst.Name)
+        and n.target.value == name
     ]
 
 

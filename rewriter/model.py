@@ -64,6 +64,8 @@ class SiteResult:
     state: State
     reason: str = ""
     nearest: Nearest | None = None
+    file: str = ""
+    """Path of the file, relative to the package's parent."""
 
 
 @dataclass(frozen=True)

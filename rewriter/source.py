@@ -185,7 +185,9 @@ class Definition:
                 first, last = self.span(statement.body[0]), self.span(statement.body[-1])
                 return first[0], last[1]
             statement = self.parents[statement]
-        if statement is None or not isinstance(line := self.parents[statement], cst.SimpleStatementLine):
+        if statement is None or not isinstance(
+            line := self.parents[statement], cst.SimpleStatementLine
+        ):
             return self._whole[node]  # a compound statement's header, or `if x: y` on one line
         if statement not in self._measured:
             start = self._simple_statements[statement]

@@ -231,20 +231,32 @@ def convert(
         return
     if _fused(pool):
         _convert_fused(pool, rows, count, out, scatter)
-        return
-    used = int(count) if pool.device.type == "cpu" else rows.shape[0]
-    if scatter and used >= pool.shape[0]:
-        out.copy_(pool)
-        return
-    rows = rows[:used]
-    if pool.device.type != "cpu":  # the tail is no index: read row 0 in its place
-        rows = torch.where(torch.arange(used, device=rows.device) < count, rows, 0)
+    else:
+        _convert_torch(pool, rows, count, out, scatter)
+
+
+def _convert_torch(
+    pool: torch.Tensor, rows: torch.Tensor, count: torch.Tensor, out: torch.Tensor, scatter: bool
+) -> None:
+    """Do the same without Triton, in several passes; scattering is for the host only."""
+    if _on_host(pool):  # reading a value costs nothing here
+        rows = rows[: int(count)]
+        if scatter and rows.shape[0] >= pool.shape[0]:
+            out.copy_(pool)
+            return
+    else:  # the tail is no index: read row 0 in its place
+        places = torch.arange(rows.shape[0], device=rows.device)
+        rows = torch.where(places < count, rows, 0)
     # Indexing is not implemented for every FP8 dtype on every device: bytes always work.
     part = pool.view(torch.uint8)[rows.long()].view(pool.dtype).to(out.dtype)
     if scatter:
         out[rows.long()] = part
     else:
-        out[:used] = part
+        out[: rows.shape[0]] = part
+
+
+def _on_host(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu"
 
 
 def _fused(tensor: torch.Tensor) -> bool:
@@ -316,7 +328,7 @@ if triton is not None:
         pool, rows, count, out, pool_rows, pool_stride,
         WIDTH: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr, TILE: tl.constexpr,
         FORMAT: tl.constexpr, SCATTER: tl.constexpr,
-    ):  # fmt: skip  # noqa: N803
+    ):  # fmt: skip
         """Convert TILE rows at a time, each as HEAD + TAIL elements (512 + 64: powers of two)."""
         used = tl.load(count)
         whole = SCATTER and used >= pool_rows

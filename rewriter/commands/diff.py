@@ -1,0 +1,47 @@
+"""``rewriter diff``: the change, as a unified diff that ``git apply`` accepts."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from rewriter.commands.options import Codemods, ForceVersion, Json, TargetOptions, with_target
+from rewriter.model import State
+
+
+@with_target
+def run(
+    options: TargetOptions,
+    codemods: Codemods = None,
+    force_version: ForceVersion = False,
+    as_json: Json = False,
+) -> None:
+    """Print what apply would change. What is not ready is told on standard error."""
+    from rewriter.report.diff import unified
+    from rewriter.report.text import colourful, diff_lines, verdict_lines
+    from rewriter.session import Session, choose
+
+    session = Session(options.resolve(), choose(codemods), force_version)
+    found = session.verdicts()
+    ready = [c for c, v in zip(session.codemods, found, strict=True) if v.state is State.READY]
+    diff = b""
+    if ready:
+        from rewriter.judge import changes
+
+        diff = unified(changes(ready, session.target.read), session.target.diff_prefix)
+    if as_json:
+        from rewriter.report.jsons import document
+
+        text = diff.decode("utf-8", "replace")
+        typer.echo(document("diff", session.described(), found, exit_code=0, diff=text))
+        return
+    for verdict in found:
+        if verdict.state is not State.READY:
+            for line in verdict_lines(verdict, colour=colourful(sys.stderr)):
+                typer.echo(line, err=True)
+    if colourful():
+        typer.echo(diff_lines(diff.decode("utf-8", "replace"), colour=True), nl=False)
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(diff)

@@ -1,0 +1,102 @@
+"""The options that most commands share, declared once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rewriter.targets import Target
+    from rewriter.targets.pip import Progress
+
+_PANEL = "Target (default: the sglang of this interpreter)"
+
+
+def _target(*names: str, help: str, metavar: str) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=_PANEL)
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """Which sglang a command is about."""
+
+    python: Annotated[
+        Path | None, _target("--python", help="Another interpreter's sglang.", metavar="PATH")
+    ] = None
+    site_packages: Annotated[
+        Path | None,
+        _target("--site-packages", help="A directory that holds the package.", metavar="DIR"),
+    ] = None
+    checkout: Annotated[
+        Path | None, _target("--checkout", help="A working tree of sglang.", metavar="DIR")
+    ] = None
+    repo: Annotated[
+        Path | None, _target("--repo", help="A git repository; with --rev.", metavar="DIR")
+    ] = None
+    rev: Annotated[
+        str | None, _target("--rev", help="A commit of --repo, from its objects.", metavar="REV")
+    ] = None
+    release: Annotated[
+        str | None,
+        _target("--release", help="A release, fetched from the package index.", metavar="V"),
+    ] = None
+    wheel: Annotated[Path | None, _target("--wheel", help="A wheel file.", metavar="FILE")] = None
+
+    def resolve(self, progress: Progress | None = None) -> Target:
+        """Return the target; raises UsageError or TargetError."""
+        from rewriter.targets import resolve
+
+        return resolve(
+            python=self.python,
+            site_packages=self.site_packages,
+            checkout=self.checkout,
+            repo=self.repo,
+            rev=self.rev,
+            release=self.release,
+            wheel=self.wheel,
+            progress=progress,
+        )
+
+
+Codemods = Annotated[
+    list[str] | None,
+    typer.Argument(help="Codemods; default: the configuration's, else mla_kv_gather."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+ForceVersion = Annotated[
+    bool,
+    typer.Option("--force-version", help="Ignore the supported range; demand the structure."),
+]
+
+
+def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the target options, flattened into its own for typer.
+
+    The command takes one parameter ``options: TargetOptions``.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    kept = [p for p in signature.parameters.values() if p.name != "options"]
+    hints = inspect.get_annotations(TargetOptions, eval_str=True)
+    added = [
+        inspect.Parameter(
+            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name]
+        )
+        for f in fields(TargetOptions)
+    ]
+    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in kept]
+
+    @functools.wraps(command)
+    def wrapper(**values: Any) -> Any:
+        options = TargetOptions(**{f.name: values.pop(f.name) for f in fields(TargetOptions)})
+        return command(options=options, **values)
+
+    parameters = [*kept, *added]
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper

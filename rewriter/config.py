@@ -1,0 +1,65 @@
+"""Configuration: ``rewriter.toml``, or ``[tool.rewriter]`` of a ``pyproject.toml``."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rewriter.errors import UsageError
+
+_KEYS = frozenset({"codemods"})
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a project wants of its sglang.
+
+    Attributes:
+        codemods: names, in the order in which they are applied.
+        path: the file it came from, or None.
+    """
+
+    codemods: tuple[str, ...] = ()
+    path: Path | None = None
+
+
+def load(directory: Path | None = None) -> Config:
+    """Read the configuration of a directory (default: the current one), if it has any.
+
+    Raises:
+        UsageError: the file is malformed; the message names file and key.
+    """
+    directory = directory or Path.cwd()
+    own, project = directory / "rewriter.toml", directory / "pyproject.toml"
+    if own.is_file():
+        return _config(own, _toml(own))
+    if project.is_file() and b"[tool.rewriter" in project.read_bytes():
+        table = _toml(project).get("tool", {}).get("rewriter", {})
+        return _config(project, table)
+    return Config()
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read as TOML: {error}") from error
+
+
+def _config(path: Path, table: dict[str, Any]) -> Config:
+    unknown = sorted(set(table) - _KEYS)
+    if unknown:
+        known = ", ".join(sorted(_KEYS))
+        raise UsageError(f"{path}: unknown key {unknown[0]!r}; known: {known}")
+    codemods = table.get("codemods", [])
+    if not isinstance(codemods, list) or not all(isinstance(n, str) for n in codemods):
+        raise UsageError(f"{path}: `codemods` must be a list of names, not {codemods!r}")
+    if len(set(codemods)) != len(codemods):
+        raise UsageError(f"{path}: `codemods` names one twice: {codemods}")
+    return Config(tuple(codemods), path)

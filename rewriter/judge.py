@@ -1,0 +1,152 @@
+"""From one file to a whole target: what a codemod is there, and what applying it would change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from rewriter import catalog, engine
+from rewriter.codemod import Codemod, Companion
+from rewriter.errors import CatalogError, SourceError
+from rewriter.model import Change, SiteResult, State, Verdict
+
+Reader = Callable[[str], bytes | None]
+"""From a path relative to the package's parent to bytes, or None for "no such file"."""
+
+
+def judge(
+    codemod: Codemod, read: Reader, version: str | None, *, force_version: bool = False
+) -> Verdict:
+    """Say what one codemod is in a target. Pure but for ``read``.
+
+    Args:
+        codemod: the codemod.
+        read: reads the target.
+        version: the target's version, or None where it is unknown: then structure alone decides.
+        force_version: judge by structure alone, whatever the version.
+
+    Raises:
+        SourceError: a file of the codemod does not parse.
+    """
+    raws = {path: read(path) for path in codemod.files()}
+    companions = _companions(codemod, read)
+    present = {path: raw for path, raw in raws.items() if raw is not None}
+    if not present:
+        return _without_files(codemod, companions)
+    examined = {path: engine.examine(codemod, path, raw) for path, raw in present.items()}
+    verdict = _combine(codemod, examined, [path for path in raws if path not in present])
+    if verdict.state is State.APPLIED:
+        wrong = next((r for r in companions if r.state is not State.APPLIED), None)
+        if wrong is not None:
+            tampered = wrong.state is State.TAMPERED
+            state = State.TAMPERED if tampered else State.PARTIAL
+            verdict = replace(verdict, state=state, reason=wrong.reason)
+        return replace(verdict, sites=verdict.sites + companions)
+    if verdict.state in (State.PARTIAL, State.TAMPERED):
+        return replace(verdict, sites=verdict.sites + companions)
+    left = next((r for r in companions if r.state is not State.READY), None)
+    if left is not None:
+        reason = f"{left.definition} is ours, but no file of this release uses it"
+        return replace(verdict, state=State.ORPHANED, reason=reason)
+    if verdict.state in (State.READY, State.DRIFTED) and not force_version:
+        outside = _outside(codemod, version)
+        if outside:
+            return replace(verdict, state=State.UNSUPPORTED, reason=outside)
+    return verdict
+
+
+def changes(codemods: Sequence[Codemod], read: Reader) -> list[Change]:
+    """Return what applying codemods, in order, would change. All must be ready or applied.
+
+    Raises:
+        ToolBug: the engine's own result failed a check.
+    """
+    before: dict[str, bytes | None] = {}
+    after: dict[str, bytes] = {}
+    for codemod in codemods:
+        for path in codemod.files():
+            raw = before.setdefault(path, read(path))
+            if raw is not None:
+                after[path] = engine.apply(codemod, path, after.get(path, raw))
+        for companion in codemod.companions:
+            before.setdefault(companion.path, read(companion.path))
+            after[companion.path] = catalog.companion_bytes(companion)
+    return [Change(p, before[p], after[p]) for p in after if before[p] != after[p]]
+
+
+def _outside(codemod: Codemod, version: str | None) -> str:
+    if version is None:
+        return ""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        supported = SpecifierSet(codemod.supports)
+    except InvalidSpecifier as error:
+        reason = f"codemod {codemod.name}: `supports` is no PEP 440 range: {error}"
+        raise CatalogError(reason) from error
+    if supported.contains(version, prereleases=True):
+        return ""
+    return (
+        f"sglang {version} is outside the supported range {codemod.supports}; "
+        "--force-version goes by structure alone"
+    )
+
+
+def _companions(codemod: Codemod, read: Reader) -> tuple[SiteResult, ...]:
+    return tuple(_companion(companion, read(companion.path)) for companion in codemod.companions)
+
+
+def _companion(companion: Companion, raw: bytes | None) -> SiteResult:
+    """Judge a companion: READY stands for "not there yet"."""
+    path = companion.path
+    if raw is None:
+        return SiteResult(path, "companion", None, State.READY, f"{path} is missing", file=path)
+    wanted = catalog.companion_bytes(companion)
+    if raw == wanted:
+        return SiteResult(path, "companion", 1, State.APPLIED, file=path)
+    known = catalog.companion_version(raw)
+    if known is not None and known[2]:
+        name, version, _ = known
+        reason = f"{path} is another version of ours ({name} {version})"
+        return SiteResult(path, "companion", 1, State.PARTIAL, reason, file=path)
+    reason = f"{path} was edited" if known else f"{path} is there, but it is not ours"
+    return SiteResult(path, "companion", 1, State.TAMPERED, reason, file=path)
+
+
+def _without_files(codemod: Codemod, companions: tuple[SiteResult, ...]) -> Verdict:
+    left = next((r for r in companions if r.state is not State.READY), None)
+    if left is not None:
+        reason = f"{left.definition} was left behind; this release has no {codemod.target}"
+        return Verdict(codemod.name, codemod.target, State.ORPHANED, reason=reason)
+    reason = f"this sglang has no {codemod.target}"
+    return Verdict(codemod.name, codemod.target, State.ABSENT, reason=reason)
+
+
+def _combine(
+    codemod: Codemod, examined: dict[str, engine.Examination], absent: list[str]
+) -> Verdict:
+    """Make one verdict of the files of a codemod."""
+    sites = tuple(site for e in examined.values() for site in e.sites)
+    states = {e.state for e in examined.values()}
+    if absent:
+        reason = f"this sglang has no {absent[0]}, which the codemod edits as well"
+        state = State.PARTIAL if states & {State.APPLIED, State.PARTIAL} else State.DRIFTED
+        return Verdict(codemod.name, codemod.target, state, sites, reason)
+    if State.APPLIED in states and len(states) > 1 and State.TAMPERED not in states:
+        first = next(e for e in examined.values() if e.state is not State.APPLIED)
+        reason = first.reason or "only some of the files are patched"
+        return Verdict(codemod.name, codemod.target, State.PARTIAL, sites, reason, first.nearest)
+    worst = min(examined.values(), key=lambda e: _ORDER.index(e.state))
+    return Verdict(codemod.name, codemod.target, worst.state, sites, worst.reason, worst.nearest)
+
+
+_ORDER = [
+    State.TAMPERED,
+    State.PARTIAL,
+    State.DRIFTED,
+    State.READY,
+    State.UPSTREAM,
+    State.APPLIED,
+]
+
+__all__ = ["Reader", "SourceError", "changes", "judge"]
