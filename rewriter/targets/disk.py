@@ -94,13 +94,13 @@ def walk(root: Path, under: str) -> Iterator[str]:
     if start.is_file():
         yield under
         return
+    found: list[str] = []
     for folder, folders, names in os.walk(start, onerror=_unreadable):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        folders[:] = [name for name in folders if name != "__pycache__"]
         place = Path(folder)
         relative = place.relative_to(root).as_posix()
-        for name in sorted(names):
-            if (place / name).is_file():
-                yield f"{relative}/{name}"
+        found += [f"{relative}/{name}" for name in names if (place / name).is_file()]
+    yield from sorted(found)
 
 
 def _unreadable(error: OSError) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +50,7 @@ class Objects:
         """
         self._path = repository
         self._batch: Git.AutoInterrupt | None = None
+        self._end: Callable[[], object] | None = None
         if not repository.is_dir():
             state = "is not a directory" if repository.exists() else "does not exist"
             raise TargetError(f"{repository}: expected a git repository; it {state}")
@@ -107,33 +108,42 @@ class Objects:
         try:
             batch.stdin.write(oid.encode("ascii") + b"\n")
             batch.stdin.flush()
-            header = batch.stdout.readline()
+            header: bytes = batch.stdout.readline()
             fields = header.split()
             if len(fields) == 3:
                 return _exactly(batch.stdout.read(int(fields[2]) + 1), int(fields[2]))
             complaint = header.decode("utf-8", "replace").strip()
-        except (OSError, EOFError) as error:
-            complaint = str(error)
+        except (OSError, EOFError):
+            complaint = ""
         raise TargetError(_missing(self._path, f"object {oid}", complaint or self._last_words()))
 
     def close(self) -> None:
         """End the ``git cat-file`` process; a later read starts another."""
-        batch, self._batch = self._batch, None
-        del batch  # GitPython ends the process and closes its pipes with the last reference.
+        self._batch = None
+        if self._end is not None:
+            self._end()
 
     def _start(self) -> Git.AutoInterrupt:
+        """Start the process; it ends with this object at the latest.
+
+        GitPython's wrapper ends it when collected, but when both sit in a reference cycle (an
+        exception's frames) the pipes may be collected before the wrapper, with warnings.
+        """
         import subprocess
+        import weakref
 
         self._batch = self._git.execute(
             ["git", "cat-file", "--batch"], istream=subprocess.PIPE, as_process=True
         )
+        self._end = weakref.finalize(self, self._batch.__del__)
         return self._batch
 
     def _last_words(self) -> str:
         """Return what git said before it died, and forget the process."""
         words = b""
         if self._batch is not None and self._batch.stderr is not None:
-            self._batch.stdin.close()
+            with suppress(BrokenPipeError):
+                self._batch.stdin.close()
             words = self._batch.stderr.read()
         self.close()
         return _complaint(words.decode("utf-8", "replace"))

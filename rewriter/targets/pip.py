@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from rewriter.errors import TargetError
 from rewriter.targets.disk import PACKAGE
-from rewriter.targets.pip_errors import failure
+from rewriter.targets.pip_errors import IndexUnreachable, failure
 
 if TYPE_CHECKING:
     import subprocess
@@ -104,7 +104,7 @@ def pip_command() -> list[str]:
         found = shutil.which(name)
         if found is not None:
             return [found]
-    raise TargetError(
+    raise IndexUnreachable(
         f"pip: neither in {sys.executable} nor on PATH; releases are fetched with it: install "
         "pip, or name a wheel that you have with --wheel"
     )

@@ -23,6 +23,10 @@ _NEAREST = 2
 """How many versions to name on either side of one that is not there."""
 
 
+class IndexUnreachable(TargetError):
+    """The package index cannot be asked: no network, or no pip to ask with."""
+
+
 def failure(version: str | None, output: str) -> TargetError:
     """Explain a failed run of pip.
 
@@ -39,12 +43,12 @@ def failure(version: str | None, output: str) -> TargetError:
             f"{what}: the index has no wheel of it for Linux x86_64; nearest: {near}"
         )
     if any(sign in output for sign in _OFFLINE):
-        return TargetError(
+        return IndexUnreachable(
             f"{what}: the package index cannot be reached; check the network and pip's "
             "configuration, or name a wheel that you have with --wheel"
         )
     if listed is not None:
-        return TargetError(
+        return IndexUnreachable(
             f"{what}: pip found no version at all; check the network and pip's configuration "
             "(pip config list), or name a wheel that you have with --wheel"
         )

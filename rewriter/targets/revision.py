@@ -82,7 +82,7 @@ class Revision:
         """Yield the paths of the files at or below ``under`` in sorted order."""
         start = self.diff_prefix + inside(under)
         for name in sorted(self._tree):
-            if (name == start or name.startswith(f"{start}/")) and self._leads_to_file(name):
+            if (name == start or name.startswith(f"{start}/")) and self._is_file(name):
                 yield name[len(self.diff_prefix) :]
 
     def close(self) -> None:
@@ -93,26 +93,42 @@ class Revision:
         name = self.diff_prefix + path
         entry = self._tree.get(name)
         if entry is not None and entry.mode == _LINK:
-            name, entry = self._follow(name)
+            entry = self._behind_link(name)
         if entry is None or entry.mode == _SUBMODULE:
             return None
         return self._objects.blob(entry.oid)
 
-    def _follow(self, name: str) -> tuple[str, Entry | None]:
-        """Follow links inside the tree, as opening the file in a checkout would."""
+    def _behind_link(self, name: str) -> Entry | None:
+        """Return what a link leads to; None for a folder, as opening it in a checkout would."""
+        end = self._follow(name)
+        entry = self._tree.get(end)
+        if entry is not None and entry.mode == _LINK:
+            problem = "a link that leads round in a circle"
+        elif not self._in_package(end):
+            problem = f"a link that leaves the package for {end}"
+        elif entry is None and not any(each.startswith(f"{end}/") for each in self._tree):
+            problem = f"a link to {end}, which does not exist"
+        else:
+            return entry
+        raise TargetError(f"{self.location}: {name}: {problem}")
+
+    def _follow(self, name: str) -> str:
+        """Follow links inside the package and return where they end, or where it gave up."""
         for _ in range(40):  # Linux gives up after as many.
             entry = self._tree.get(name)
-            if entry is None or entry.mode != _LINK:
-                return name, entry
+            if entry is None or entry.mode != _LINK or not self._in_package(name):
+                break
             target = self._objects.blob(entry.oid).decode("utf-8", "surrogateescape")
             name = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-            if not name.startswith(f"{self.diff_prefix}{PACKAGE}/"):
-                raise TargetError(f"{self.location}: {name}: a link leaves the package")
-        raise TargetError(f"{self.location}: {name}: a link that leads round in a circle")
+        return name
 
-    def _leads_to_file(self, name: str) -> bool:
-        """Tell whether an entry is a file, or a link to one."""
-        entry: Entry | None = self._tree[name]
-        if entry is not None and entry.mode == _LINK:
-            _, entry = self._follow(name)
-        return entry is not None and entry.mode != _SUBMODULE
+    def _in_package(self, name: str) -> bool:
+        return name.startswith(f"{self.diff_prefix}{PACKAGE}/")
+
+    def _is_file(self, name: str) -> bool:
+        """Tell whether an entry is a file, or a link to one (outside: reading it will tell)."""
+        end = self._follow(name)
+        entry = self._tree.get(end)
+        if entry is None:
+            return not self._in_package(end)
+        return entry.mode not in (_LINK, _SUBMODULE)
