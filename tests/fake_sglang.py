@@ -33,5 +33,7 @@ def installed_files(
 ) -> dict[str, bytes]:
     """Return what a wheel holds and an install leaves: the package and its dist-info."""
     folder = f"{name.replace('-', '_')}-{version}.dist-info"
-    everything = {**files, f"{folder}/METADATA": metadata(version, name)}
+    wheel = b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    own = {f"{folder}/METADATA": metadata(version, name), f"{folder}/WHEEL": wheel}
+    everything = {**files, **own}
     return {**everything, f"{folder}/RECORD": record(everything, f"{folder}/RECORD")}

@@ -129,4 +129,4 @@ def available_releases() -> list[str]:
     """
     from rewriter.targets import pip
 
-    return pip.available_releases()
+    return list(pip.available_releases())

@@ -64,7 +64,7 @@ def download(version: str, into: Path, progress: Progress | None = None) -> Path
 
 
 @functools.cache
-def available_releases() -> list[str]:
+def available_releases() -> tuple[str, ...]:
     """Return the versions that the index has a readable wheel of, oldest first.
 
     Pre-releases are left out. The answer is kept for the life of the process.
@@ -83,10 +83,9 @@ def available_releases() -> list[str]:
     listed = re.search(r"^Available versions: (.+)$", text, re.MULTILINE)
     if status != 0 or listed is None:
         raise failure(None, text)
-    return sorted(listed.group(1).replace(" ", "").split(","), key=Version)
+    return tuple(sorted(listed.group(1).replace(" ", "").split(","), key=Version))
 
 
-@functools.cache
 def pip_command() -> list[str]:
     """Return the command that runs pip: this interpreter's, else one on PATH.
 

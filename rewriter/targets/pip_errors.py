@@ -47,7 +47,7 @@ def failure(version: str | None, output: str) -> TargetError:
             f"{what}: the package index cannot be reached; check the network and pip's "
             "configuration, or name a wheel that you have with --wheel"
         )
-    if listed is not None:
+    if listed is not None or "No matching distribution found" in output:
         return IndexUnreachable(
             f"{what}: pip found no version at all; check the network and pip's configuration "
             "(pip config list), or name a wheel that you have with --wheel"
