@@ -163,6 +163,31 @@ def test_editable_known_by_direct_url_alone(tmp_path: Path, write_files: Write) 
     assert (target.root, target.layout) == (source, "editable")
 
 
+def test_editable_project_that_vendors_it_is_not_its_own(
+    tmp_path: Path, write_files: Write
+) -> None:
+    site_packages = tmp_path / "site"
+    source = write_files(tmp_path / "outer" / "third_party" / "sglang" / "python")
+    editable_dist_info(site_packages, tmp_path / "outer", name="outer")
+    (site_packages / "vendored.pth").write_text(f"{source}\n")
+    target = InstalledPackage.of_directory(site_packages)
+    assert (target.root, target.dist_info, target.layout) == (source, None, "bare")
+
+
+def test_strict_editable_layout(tmp_path: Path, write_files: Write) -> None:
+    """Setuptools links each file into a tree of its own."""
+    source = write_files(tmp_path / "src" / "python")
+    links = source / "build" / "__editable__.sglang-0.5.1-py3-none-any"
+    for path in FILES:
+        (links / path).parent.mkdir(parents=True, exist_ok=True)
+        (links / path).symlink_to(source / path)
+    dist_info = editable_dist_info(tmp_path / "site", source)
+    (tmp_path / "site" / "__editable__.sglang-0.5.1.pth").write_text(f"{links}\n")
+    target = InstalledPackage.of_directory(tmp_path / "site")
+    assert (target.root, target.dist_info, target.layout) == (links, dist_info, "editable")
+    assert {path: target.read(path) for path in target.files()} == FILES
+
+
 def test_source_tree_on_pythonpath_counts_as_editable(
     virtual_environment: Environment,
     tmp_path: Path,

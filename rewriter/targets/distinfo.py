@@ -63,7 +63,7 @@ def beside(root: Path) -> Path | None:
 
 
 def editable(places: Iterable[Path], root: Path) -> Path | None:
-    """Return the ``.dist-info`` of an editable install whose source holds ``root``, or None."""
+    """Return the ``.dist-info`` of an editable install that made ``root`` importable, or None."""
     for place in places:
         for path in dist_infos(place, lambda path: _points_at(path, root)):
             return path
@@ -107,12 +107,16 @@ def _describes_package(dist_info: Path) -> bool:
 
 
 def _points_at(dist_info: Path, root: Path) -> bool:
-    """Tell whether an editable install's project directory is ``root`` or holds it."""
+    """Tell whether an editable install's project directory is the one that holds ``root``.
+
+    That is ``root`` itself or its parent; setuptools' strict mode links the files into a tree
+    below ``build/``. Anything further up is another project that vendors this one.
+    """
     source = editable_source(dist_info)
     if source is None:
         return False
-    real, above = root.resolve(), source.resolve()
-    return real == above or above in real.parents
+    real, project = root.resolve(), source.resolve()
+    return real in (project, project / "python") or project / "build" in real.parents
 
 
 def _agrees(dist_info: Path, root: Path) -> bool:
