@@ -102,9 +102,7 @@ def attach(backend: Any, model_runner: Any) -> None:
     width = config.kv_lora_rank + config.qk_rope_head_dim
     backend._kv_gather_pool = None
     if buffers and buffers[0].shape[-1] == width and pool.dtype in _FORMATS:
-        backend._kv_gather_pool = Pool(
-            buffers[0].shape[0], width, pool.dtype, model_runner.dtype
-        )
+        backend._kv_gather_pool = Pool(buffers[0].shape[0], width, pool.dtype, model_runner.dtype)
 
 
 def decide(pool: Pool | None, listed: int, graph: bool, elsewhere: bool, fused: bool) -> Mode:
@@ -167,7 +165,7 @@ def plan(
         planned = Planned(mode, kv_indptr.new_zeros(1))
         wrapper._kv_gather = planned
     planned.mode, planned.rows = mode, None
-    if mode is Mode.UNTOUCHED or mode is Mode.WHOLE:
+    if pool is None or mode is Mode.UNTOUCHED or mode is Mode.WHOLE:
         return kv_indices
     planned.count.copy_(kv_indptr[-1:])
     if mode is Mode.SCATTER:
@@ -198,18 +196,19 @@ def gather(wrapper: Any, pool: torch.Tensor, dtype: torch.dtype) -> torch.Tensor
         return pool
     if not _told:
         _tell(planned.mode, pool)
-    if planned.mode is Mode.COMPACT:
-        rows = planned.rows
+    rows = planned.rows
+    if planned.mode is Mode.COMPACT and rows is not None:
         out = torch.empty((rows.shape[0], *pool.shape[1:]), dtype=dtype, device=pool.device)
         convert(pool, rows, planned.count, out, scatter=False)
         if SWITCH == "debug":
             _compare(pool, rows, planned.count, out)
         return out
-    if planned.mode is Mode.SCATTER:
-        rows, out = wrapper._kv_indices_buf, planned.buffer
-        if rows is not None and out.shape == pool.shape and out.dtype == dtype:
-            convert(pool, rows, planned.count, out, scatter=True)
-            return out
+    shared = planned.buffer
+    if planned.mode is Mode.SCATTER and shared is not None:
+        rows = wrapper._kv_indices_buf
+        if rows is not None and shared.shape == pool.shape and shared.dtype == dtype:
+            convert(pool, rows, planned.count, shared, scatter=True)
+            return shared
     return pool
 
 
@@ -289,7 +288,9 @@ def _tell(mode: Mode, pool: torch.Tensor) -> None:
     )
 
 
-def _compare(pool: torch.Tensor, rows: torch.Tensor, count: torch.Tensor, out: torch.Tensor) -> None:
+def _compare(
+    pool: torch.Tensor, rows: torch.Tensor, count: torch.Tensor, out: torch.Tensor
+) -> None:
     used = int(count)
     whole = pool.to(out.dtype)[rows[:used].long()]
     bad = (whole != out[:used]) & ~(whole.isnan() & out[:used].isnan())
@@ -305,29 +306,30 @@ if triton is not None:
 
     @triton.jit
     def _to_float(byte, FORMAT: tl.constexpr):  # noqa: N803
-        """Decode FP8 by its bits: exact, and the same on every architecture."""
+        """Decode FP8 by its bits: exact, and the same on every architecture.
+
+        A float16 holds the bits of all three formats, subnormals included, up to a power of two.
+        No float32 on the way is subnormal: nothing depends on whether those are flushed to zero.
+        """
         bits = byte.to(tl.uint32)
-        if FORMAT == "e5m2":  # a float16 without its low mantissa byte, infinities included
+        if FORMAT == "e5m2":  # a float16 without its low byte, infinities and NaN included
             value = (bits << 8).to(tl.uint16).to(tl.float16, bitcast=True).to(tl.float32)
         else:
-            sign = (bits & 0x80) << 24
-            # The 7 bits as the top of a float32: right up to the difference of the biases, and
-            # multiplying by a power of two sets that, subnormals included.
-            value = ((bits & 0x7F) << 20).to(tl.float32, bitcast=True)
+            half = ((bits & 0x7F) << 7 | (bits & 0x80) << 8).to(tl.uint16)
+            value = half.to(tl.float16, bitcast=True).to(tl.float32)
             if FORMAT == "e4m3fn":
-                value = value * 1.329227995784916e36  # 2 ** (127 - 7)
+                value = value * 256.0  # 2 ** (15 - 7), the biases
                 value = tl.where((bits & 0x7F) == 0x7F, float("nan"), value)
             else:
-                value = value * 6.64613997892458e35  # 2 ** (127 - 8)
+                value = value * 128.0  # 2 ** (15 - 8)
                 value = tl.where(bits == 0x80, float("nan"), value)
-            value = (value.to(tl.uint32, bitcast=True) | sign).to(tl.float32, bitcast=True)
         return value
 
     @triton.jit
     def _convert_kernel(
         pool, rows, count, out, pool_rows, pool_stride,
-        WIDTH: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr, TILE: tl.constexpr,
-        FORMAT: tl.constexpr, SCATTER: tl.constexpr,
+        WIDTH: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr,  # noqa: N803
+        TILE: tl.constexpr, FORMAT: tl.constexpr, SCATTER: tl.constexpr,  # noqa: N803
     ):  # fmt: skip
         """Convert TILE rows at a time, each as HEAD + TAIL elements (512 + 64: powers of two)."""
         used = tl.load(count)

@@ -195,7 +195,7 @@ def interleaved(server: Server) -> None:
     """Plan A, plan B, run A, run B: two wrappers of a backend, then those of two backends."""
     one, two = server.backend(), server.backend()
     for first, second, batches in (
-        (one, one, (_decode(5, 3, 9), _extend((12, 9), (4, 2), first=3))),
+        (one, one, (_decode(5, 3, 9), _extend((12, 9, 4), (4, 2, 1), first=2))),
         (one, two, (_decode(14, 2), _decode(3, 9, 1, first=2))),
     ):
         steps = []

@@ -76,7 +76,7 @@ class SpecInput:
             total = int(indptr[-1]) if paged_kernel_lens_sum is None else (
                 paged_kernel_lens_sum + self._window() * requests
             )  # fmt: skip
-            indices = torch.full((total,), 2**30, dtype=torch.int32)
+            indices = torch.empty(total, dtype=torch.int32)
         fill = create_flashinfer_kv_indices_triton[(requests,)]
         fill(req_to_token, req_pool_indices, lengths, indptr, None, indices, req_to_token.shape[1])
         return indices, indptr, self._queries(requests), None

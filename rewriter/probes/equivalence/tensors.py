@@ -16,8 +16,16 @@ FP8 = frozenset({torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz})
 HALF = frozenset({torch.bfloat16, torch.float16})
 
 
+_UNWRITTEN = frozenset(
+    {torch.empty, torch.empty_like, torch.Tensor.new_empty, torch.Tensor.new_empty_strided}
+)
+
+
 class OnHost(TorchFunctionMode):
-    """Send what asks for CUDA or pinned memory to plain host memory."""
+    """Send what asks for CUDA or pinned memory to plain host memory.
+
+    Memory that nobody has written yet holds NaN, or the largest integer, so that reading it shows.
+    """
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -26,7 +34,15 @@ class OnHost(TorchFunctionMode):
         if str(given.get("device", "")).startswith("cuda"):
             given["device"] = "cpu"
         given.pop("pin_memory", None)
-        return func(*args, **given)
+        result = func(*args, **given)
+        if func in _UNWRITTEN:
+            if result.dtype in FP8:
+                result.view(torch.uint8).fill_(0x7F)
+            elif result.is_floating_point():
+                result.fill_(float("nan"))
+            elif result.dtype != torch.bool:
+                result.fill_(torch.iinfo(result.dtype).max)
+        return result
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]

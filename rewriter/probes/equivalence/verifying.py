@@ -67,17 +67,21 @@ def missing(scenario: Scenario, defined: dict[str, frozenset[str]]) -> str:
     return ""
 
 
-def play(scenario: Scenario, source: bytes, companion: bytes | None) -> Server:
+def play(
+    scenario: Scenario, source: bytes, companion: bytes | None, triton: bool = False
+) -> Server:
     """Run a mode on one copy of the file and return the server that recorded it.
 
     Args:
         scenario: the mode.
         source: the file; a patched one if ``companion`` is given.
         companion: what the patched file imports.
+        triton: whether its Triton kernels run, which then need Triton's interpreter; what they
+            convert is not counted.
     """
     module = None
     if companion is not None:
-        module = load_companion(companion, switch=scenario.switch)
+        module = load_companion(companion, switch=scenario.switch, triton=triton)
         if scenario.gpu:
             on_a_gpu(module)
     with OnHost():
