@@ -1,3 +1,3 @@
-"""Structural patches for sglang: applied by syntax, checked across commits, reverted byte for byte."""
+"""Structural patches for sglang: applied by syntax, checked across commits, reverted exactly."""
 
 __version__ = "0.1.0"

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
 from rewriter import __version__
-from rewriter.commands import apply, check, diff, list, pin
 from rewriter.errors import RewriterError
 
-app = typer.Typer(
-    name="rewriter",
-    help="Structural patches for sglang: found by syntax, applied all or nothing, reverted "
-    "byte for byte.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+COMMANDS = ("list", "check", "diff", "apply", "pin")
+"""The verbs, in the order of the help; each is a module of ``rewriter.commands``."""
+
+
+def build(verbs: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Return the application with these verbs. Only their modules are imported.
+
+    A gate runs ``check`` before every start of a server: what the other verbs need is not loaded.
+    """
+    import importlib
+
+    app = typer.Typer(
+        name="rewriter",
+        help="Structural patches for sglang: found by syntax, applied all or nothing, reverted "
+        "byte for byte.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for verb in verbs:
+        app.command(verb)(importlib.import_module(f"rewriter.commands.{verb}").run)
+    return app
 
 
 def _version(value: bool) -> None:
@@ -29,7 +45,6 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -37,19 +52,20 @@ def _root(
 ) -> None: ...
 
 
-for _name, _module in (
-    ("list", list), ("check", check), ("diff", diff), ("apply", apply), ("pin", pin),
-):  # fmt: skip
-    app.command(_name)(_module.run)
-
-
-def main(arguments: Any = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 as asked, 1 no, 2 refused, 3 a bug of the tool."""
     # A command lives for a moment: collecting cycles costs more than the memory it would free.
     gc.disable()
-    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(arguments, standalone_mode=False)
+        _run(sys.argv[1:] if arguments is None else arguments)
+    finally:
+        gc.freeze()  # nor shall the interpreter collect as it ends: a tenth of a cold check
+
+
+def _run(arguments: list[str]) -> None:
+    verb = _verb(arguments)
+    try:
+        code = build((verb,) if verb in COMMANDS else COMMANDS)(arguments, standalone_mode=False)
     except RewriterError as error:
         sys.exit(_fail(error, arguments))
     except typer.Abort:
@@ -66,13 +82,17 @@ def main(arguments: Any = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(error: RewriterError, arguments: Any) -> int:
+def _verb(arguments: list[str]) -> str:
+    """Return the first argument that is no option: the root takes none that has a value."""
+    return next((a for a in arguments if not a.startswith("-")), "")
+
+
+def _fail(error: RewriterError, arguments: list[str]) -> int:
     typer.echo(f"rewriter: {error}", err=True)
     if "--json" in arguments:
         from rewriter.report.jsons import document
 
-        command = next((a for a in arguments if not a.startswith("-")), "")
-        typer.echo(document(command, None, exit_code=error.exit_code, error=str(error)))
+        typer.echo(document(_verb(arguments), None, exit_code=error.exit_code, error=str(error)))
     return error.exit_code
 
 

@@ -1,10 +1,15 @@
-"""What the author of a codemod writes: sites, how to find them, what becomes of them."""
+"""What the author of a codemod writes: sites, how to find them, what becomes of them.
+
+Tuples with names where that is possible: every start of the tool makes these classes, and a
+frozen dataclass takes five times as long to make.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -28,8 +33,7 @@ class Upstream(Exception):
         self.node = node
 
 
-@dataclass(frozen=True)
-class Wrap:
+class Wrap(NamedTuple):
     """Put ``call(…)`` around an expression: a pure insertion.
 
     Attributes:
@@ -41,16 +45,14 @@ class Wrap:
     keeps: int = 0
 
 
-@dataclass(frozen=True)
-class Insert:
+class Insert(NamedTuple):
     """Put a statement on a line of its own after (or before) the one found: a pure insertion."""
 
     code: str
     before: bool = False
 
 
-@dataclass(frozen=True)
-class Replace:
+class Replace(NamedTuple):
     """Put other code in the place of the code found. Holes of the find template may be used.
 
     Not an insertion: the original layout is gone, so a revert without the manifest restores the
@@ -63,8 +65,7 @@ class Replace:
 Edit = Wrap | Insert | Replace
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """A place that a finder found.
 
     Attributes:
@@ -75,7 +76,7 @@ class Match:
 
     node: cst.CSTNode
     arguments: tuple[str, ...] = ()
-    holes: Mapping[str, str] = field(default_factory=dict)
+    holes: Mapping[str, str] = MappingProxyType({})
 
 
 Finder = Callable[["Definition"], Iterable[Match]]
@@ -104,8 +105,7 @@ class Site:
     file: str | None = None
 
 
-@dataclass(frozen=True)
-class Companion:
+class Companion(NamedTuple):
     """A module that a codemod brings into the target.
 
     Attributes:

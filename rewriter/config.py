@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rewriter.errors import UsageError
 
 _KEYS = frozenset({"codemods"})
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """What a project wants of its sglang.
 
     Attributes:
@@ -47,9 +45,10 @@ def _toml(path: Path) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read as TOML: {error}") from error
+    return table
 
 
 def _config(path: Path, table: dict[str, Any]) -> Config:

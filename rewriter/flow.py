@@ -36,8 +36,7 @@ def origins(definition: Definition, name: cst.Name) -> list[Origin]:
     found: list[Origin] = []
     node: cst.CSTNode = name
     parents = definition.parents
-    while node in parents:
-        parent = parents[node]
+    while (parent := parents[node]) is not None:
         body = _body(parent)
         if body is not None and node in body:
             before = body[: body.index(node)]
@@ -201,9 +200,10 @@ def _in_simple(node: cst.CSTNode, name: str) -> tuple[list[Origin], bool]:
         pairs = [(node.target, node.value)] if node.value is not None else []
     elif isinstance(node, cst.AugAssign):
         pairs = [(node.target, None)]
-    elif isinstance(node, (cst.Import, cst.ImportFrom, cst.Del)):
-        if any(isinstance(n, cst.Name) and n.value == name for n in _all(node)):
-            return [Origin(node, "opaque")], True
+    elif isinstance(node, (cst.Import, cst.ImportFrom, cst.Del)) and any(
+        isinstance(n, cst.Name) and n.value == name for n in _all(node)
+    ):
+        return [Origin(node, "opaque")], True
     for target, value in pairs:
         bound = _bind(target, value, node, name)
         if bound is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -89,11 +89,3 @@ class Change:
     """Relative to the package's parent, with forward slashes."""
     before: bytes | None
     after: bytes | None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What applying codemods to a target would do, file by file. A value; nothing is written."""
-
-    verdicts: tuple[Verdict, ...]
-    changes: tuple[Change, ...] = field(default=())

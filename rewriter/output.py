@@ -42,11 +42,11 @@ def write(
     contents = {c.path: c.after for c in changes if c.after is not None}
     if full:
         for path in target.files():
-            contents.setdefault(path, target.read(path))
+            contents.setdefault(path, target.read(path) or b"")
     for path, raw in contents.items():
         place = directory / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(raw or b"")
+        place.write_bytes(raw)
     manifest = {
         "schema": 1,
         "tool": f"rewriter {__version__}",

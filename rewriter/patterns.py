@@ -129,7 +129,7 @@ def _same(pattern: Any, node: Any, holes: dict[str, cst.CSTNode]) -> bool:
             return False
         return all(
             _same(getattr(pattern, f.name), getattr(node, f.name), holes)
-            for f in fields(pattern)  # type: ignore[arg-type]
+            for f in fields(pattern)
             if not _is_layout(f.name, getattr(pattern, f.name), getattr(node, f.name))
         )
     if isinstance(pattern, (list, tuple)):

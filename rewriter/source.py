@@ -191,8 +191,9 @@ class Definition:
             return self._whole[node]  # a compound statement's header, or `if x: y` on one line
         if statement not in self._measured:
             start = self._simple_statements[statement]
-            first = self.source.line_start(self.source.line_at(start))
-            indent = _INDENT.match(self.source.text, first)
+            indent = _INDENT.match(
+                self.source.text, self.source.line_start(self.source.line_at(start))
+            )
             spans = self._written(line, statement, start, indent.group() if indent else "")
             self._measured[statement] = spans
         return self._measured[statement][node]
@@ -203,7 +204,7 @@ class Definition:
         """Write one line out, on its own at its indentation, and measure what is in it."""
         import libcst as cst
 
-        body: list[cst.BaseStatement | cst.SimpleStatementLine] = [line]
+        body: list[cst.SimpleStatementLine | cst.BaseCompoundStatement] = [line]
         if indent:
             body = [cst.If(cst.Name("_"), cst.IndentedBlock([line], indent=indent))]
         code, spans = _spans(cst.Module(body, default_newline=self.module.default_newline))
@@ -271,16 +272,22 @@ class Definition:
 
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """Return a node's children, layout left out; LibCST's own way is many times slower."""
-    import libcst as cst
-
+    kind: type = type(node)
     found: list[cst.CSTNode] = []
-    for name in _fields(type(node)):
+    for name in _fields(kind):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
+        if _is_node(type(value)):
             found.append(value)
         elif isinstance(value, (list, tuple)):
-            found.extend(item for item in value if isinstance(item, cst.CSTNode))
+            found.extend(item for item in value if _is_node(type(item)))
     return found
+
+
+@cache
+def _is_node(kind: type) -> bool:
+    import libcst as cst
+
+    return issubclass(kind, cst.CSTNode)
 
 
 @cache

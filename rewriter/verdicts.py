@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,8 @@ def load(name: str) -> Verdict | None:
 
 def save(name: str, verdict: Verdict) -> None:
     """Keep a verdict; a cache that cannot be written is no error."""
+    import tempfile
+
     path = _path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -22,8 +21,7 @@ def _target(*names: str, help: str, metavar: str) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=_PANEL)
 
 
-@dataclass(frozen=True)
-class TargetOptions:
+class TargetOptions(NamedTuple):
     """Which sglang a command is about."""
 
     python: Annotated[
@@ -82,18 +80,16 @@ def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
     """
     signature = inspect.signature(command, eval_str=True)
     kept = [p for p in signature.parameters.values() if p.name != "options"]
-    hints = inspect.get_annotations(TargetOptions, eval_str=True)
+    hints = get_type_hints(TargetOptions, include_extras=True)
     added = [
-        inspect.Parameter(
-            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name]
-        )
-        for f in fields(TargetOptions)
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+        for name, hint in hints.items()
     ]
     kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in kept]
 
     @functools.wraps(command)
     def wrapper(**values: Any) -> Any:
-        options = TargetOptions(**{f.name: values.pop(f.name) for f in fields(TargetOptions)})
+        options = TargetOptions(**{name: values.pop(name) for name in TargetOptions._fields})
         return command(options=options, **values)
 
     parameters = [*kept, *added]
