@@ -49,7 +49,7 @@ def judge(
         reason = f"{left.definition} is ours, but no file of this release uses it"
         return replace(verdict, state=State.ORPHANED, reason=reason)
     if verdict.state in (State.READY, State.DRIFTED) and not force_version:
-        outside = _outside(codemod, version)
+        outside = out_of_range(codemod, version)
         if outside:
             return replace(verdict, state=State.UNSUPPORTED, reason=outside)
     return verdict
@@ -74,7 +74,8 @@ def changes(codemods: Sequence[Codemod], read: Reader) -> list[Change]:
     return [Change(p, before[p], after[p]) for p in after if before[p] != after[p]]
 
 
-def _outside(codemod: Codemod, version: str | None) -> str:
+def out_of_range(codemod: Codemod, version: str | None) -> str:
+    """Say that a version is outside the supported range; empty where it is inside or unknown."""
     if version is None:
         return ""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet

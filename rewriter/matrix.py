@@ -1,0 +1,251 @@
+"""Codemods × revisions: what each codemod is at each commit, tag and release.
+
+Each distinct set of files is judged once for each codemod, wherever it occurs: verdicts are kept
+under blob ids, the digest of the codemod and the version of the tool. A release's files have blob
+ids too, so that they are the same cell as the commit that was released.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rewriter import __version__, catalog, verdicts
+from rewriter.codemod import Codemod
+from rewriter.errors import SourceError, TargetError
+from rewriter.model import State, Verdict
+from rewriter.rows import Origin, Row
+from rewriter.walk import Files, Point, paths_of
+
+if TYPE_CHECKING:
+    from rewriter.targets import Target
+    from rewriter.targets.history import History
+
+Read = Callable[[str], bytes]
+"""From a blob id to the blob."""
+
+Progress = Callable[[int, int], None]
+"""Told how many sources are judged, and how many there are to judge."""
+
+
+class Judge:
+    """Verdicts by structure, for files known by blob id; judged when first asked, then kept.
+
+    Attributes:
+        codemods: the codemods.
+        seen: the keys of all that was asked.
+        judged: how many were not in the cache.
+    """
+
+    def __init__(self, codemods: Sequence[Codemod], *, force_version: bool = False) -> None:
+        self.codemods = tuple(codemods)
+        self.seen: dict[str, Verdict | SourceError] = {}
+        self.judged = 0
+        self._force = force_version
+        self._digests = {codemod.name: catalog.digest(codemod.name) for codemod in codemods}
+
+    def known(self, codemod: Codemod, files: Files) -> bool:
+        """Return whether a verdict is at hand, without judging."""
+        name = self._key(codemod, files)
+        if name not in self.seen:
+            kept = verdicts.load(name)
+            if kept is None:
+                return False
+            self.seen[name] = kept
+        return True
+
+    def structure(self, codemod: Codemod, files: Files, read: Read) -> Verdict:
+        """Judge by structure alone.
+
+        Raises:
+            SourceError: a file does not parse.
+            TargetError: a blob cannot be read.
+        """
+        if not self.known(codemod, files):
+            self.seen[self._key(codemod, files)] = self._judge(codemod, files, read)
+        found = self.seen[self._key(codemod, files)]
+        if isinstance(found, SourceError):
+            raise found
+        return found
+
+    def verdict(self, codemod: Codemod, files: Files, read: Read, version: str | None) -> Verdict:
+        """Judge by structure, then by the supported range where the version is known."""
+        found = self.structure(codemod, files, read)
+        if version is None or self._force or found.state not in (State.READY, State.DRIFTED):
+            return found
+        from rewriter.judge import out_of_range
+
+        reason = out_of_range(codemod, version)
+        if not reason:
+            return found
+        return Verdict(found.codemod, found.file, State.UNSUPPORTED, found.sites, reason)
+
+    def _key(self, codemod: Codemod, files: Files) -> str:
+        paths = paths_of([codemod])
+        blobs = [part for path in paths for part in (path, files.get(path))]
+        return verdicts.key("blobs 1", __version__, self._digests[codemod.name], *blobs)
+
+    def _judge(self, codemod: Codemod, files: Files, read: Read) -> Verdict | SourceError:
+        from rewriter.judge import judge
+
+        self.judged += 1
+        raws = {path: read(files[path]) for path in paths_of([codemod]) if path in files}
+        try:
+            made = judge(codemod, raws.get, None)
+        except SourceError as error:
+            return error
+        verdicts.save(self._key(codemod, files), made)
+        return made
+
+
+def of_history(
+    judge: Judge, history: History, points: Sequence[Point], progress: Progress | None = None
+) -> list[Row]:
+    """Judge every codemod at every point of a walk.
+
+    Raises:
+        TargetError: a blob is missing.
+    """
+    rows: list[Row] = []
+    with history.reader() as read:
+        _judge_all(judge, points, read, progress)
+        for codemod in judge.codemods:
+            made = [(point, _row(judge, codemod, point, read)) for point in points]
+            rows += _traced(codemod, made)
+    return rows
+
+
+def _judge_all(
+    judge: Judge, points: Sequence[Point], read: Read, progress: Progress | None
+) -> None:
+    """Judge what no run has judged yet, telling how far that is."""
+    todo: dict[tuple[str, ...], tuple[Codemod, Files]] = {}
+    for codemod in judge.codemods:
+        for point in points:
+            for files in (point.files, *(point.before or ())):
+                if not judge.known(codemod, files):
+                    own = (codemod.name, *_own(codemod, files))
+                    todo[own] = codemod, files
+    for done, (codemod, files) in enumerate(todo.values()):
+        if progress:
+            progress(done, len(todo))
+        _state(judge, codemod, files, read)
+    if progress and todo:
+        progress(len(todo), len(todo))
+
+
+def _own(codemod: Codemod, files: Files) -> tuple[str, ...]:
+    """Return the blobs that a codemod reads; equal where it must be the same."""
+    return tuple(files.get(path, "") for path in paths_of([codemod]))
+
+
+def _state(judge: Judge, codemod: Codemod, files: Files, read: Read) -> State | None:
+    """Return the state by structure; None where a file does not parse."""
+    try:
+        return judge.structure(codemod, files, read).state
+    except SourceError:
+        return None
+
+
+def _row(judge: Judge, codemod: Codemod, point: Point, read: Read) -> Row:
+    row = Row(
+        codemod.name, "tags" if point.kind == "tag" else "commits", point.label, point.kind,
+        point.commit, point.version,
+        before=tuple(_state(judge, codemod, files, read) for files in point.before or ()),
+        moved=next((point.moved[p] for p in codemod.files() if p in point.moved), None),
+        prefix=point.prefix,
+    )  # fmt: skip
+    return _judged(row, judge, codemod, point.files, read)
+
+
+def _judged(row: Row, judge: Judge, codemod: Codemod, files: Files, read: Read) -> Row:
+    """Add what the codemod is; a file that does not parse is an error of its cell."""
+    try:
+        return replace(row, verdict=judge.verdict(codemod, files, read, row.version))
+    except SourceError as error:
+        return replace(row, error=str(error))
+
+
+def _traced(codemod: Codemod, made: Iterable[tuple[Point, Row]]) -> Iterator[Row]:
+    """Add to each row the commit that brought its state.
+
+    Histories branch, so the row above need not be the one before: a state is followed back
+    through the contents of the files.
+    """
+    began: dict[tuple[str, ...], Origin | None] = {}
+    linear: list[Row] = []
+    for point, row in made:
+        if point.kind == "tag":
+            linear.append(row)
+            continue
+        if row.before and row.state not in row.before:
+            since: Origin | None = row.label, row.commit
+        else:
+            earlier = point.before[0] if point.before else point.files
+            since = began.get(_own(codemod, earlier))
+        began[_own(codemod, point.files)] = since
+        yield replace(row, since=since)
+    yield from in_line(linear)
+
+
+def in_line(rows: Iterable[Row]) -> Iterator[Row]:
+    """Add to rows that follow each other the one that brought its state."""
+    previous: Row | None = None
+    for row in rows:
+        if previous is not None:
+            same = previous.word == row.word
+            row = replace(row, since=previous.since if same else (row.label, row.commit))
+        yield row
+        previous = row
+
+
+def of_targets(judge: Judge, targets: Iterable[tuple[str, Callable[[], Target]]]) -> list[Row]:
+    """Judge every codemod in targets that follow each other, such as releases.
+
+    Args:
+        judge: the codemods.
+        targets: label, and a function that opens the target. One that cannot be read is an error
+            of its row.
+    """
+    rows: dict[str, list[Row]] = {codemod.name: [] for codemod in judge.codemods}
+    for label, opened in targets:
+        for row in _of_target(judge, label, opened):
+            rows[row.codemod].append(row)
+    return [row for each in rows.values() for row in in_line(each)]
+
+
+def _of_target(judge: Judge, label: str, opened: Callable[[], Target]) -> Iterator[Row]:
+    try:
+        target = opened()
+        raws = {path: target.read(path) for path in paths_of(judge.codemods)}
+    except TargetError as error:
+        for codemod in judge.codemods:
+            yield Row(codemod.name, "releases", label, "release", error=str(error))
+        return
+    blobs = {path: blob_id(raw) for path, raw in raws.items() if raw is not None}
+    contents = {blobs[path]: raw for path, raw in raws.items() if raw is not None}
+    prefix = _prefix(target)
+    series = "releases" if target.kind == "release" else "trees"
+    for codemod in judge.codemods:
+        row = Row(codemod.name, series, label, target.kind, None, target.version, prefix=prefix)
+        yield _judged(row, judge, codemod, blobs, contents.__getitem__)
+
+
+def _prefix(target: Target) -> str:
+    """Return what stands before ``sglang/`` in a path that the user can open."""
+    root = getattr(target, "root", None)
+    if root is None:
+        return target.diff_prefix
+    try:
+        inside = root.resolve().relative_to(Path.cwd().resolve()).as_posix()
+    except ValueError:
+        return f"{root.as_posix()}/"
+    return "" if inside == "." else f"{inside}/"
+
+
+def blob_id(raw: bytes) -> str:
+    """Return the id that git gives to a blob of these bytes."""
+    return hashlib.sha1(b"blob %d\0" % len(raw) + raw, usedforsecurity=False).hexdigest()
