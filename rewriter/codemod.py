@@ -71,12 +71,12 @@ class Match(NamedTuple):
     Attributes:
         node: the expression to wrap, the statement to insert next to, the code to replace.
         arguments: for Wrap, the code of the call's other arguments, in order.
-        holes: what stood in the template's holes, as code.
+        holes: what stood in the template's holes.
     """
 
     node: cst.CSTNode
     arguments: tuple[str, ...] = ()
-    holes: Mapping[str, str] = MappingProxyType({})
+    holes: Mapping[str, cst.CSTNode] = MappingProxyType({})
 
 
 Finder = Callable[["Definition"], Iterable[Match]]
@@ -92,6 +92,7 @@ class Site:
         find: a template, several of which exactly one may match, or a finder.
         edit: what is done with each match.
         count: how many matches there must be; None leaves that to the finder (at least one).
+        optional: whether it is no fault that nothing is found.
         decides: where a finder raises Upstream at every deciding site, the codemod is upstream.
         file: path of the file, if it is not the codemod's target.
     """
@@ -101,6 +102,7 @@ class Site:
     find: str | tuple[str, ...] | Finder
     edit: Edit
     count: int | None = 1
+    optional: bool = False
     decides: bool = False
     file: str | None = None
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rewriter.codemod import Codemod, Drift, Match, Replace, Site, Upstream, Wrap
-from rewriter.errors import ToolBug
+from rewriter.codemod import Codemod, Drift, Insert, Match, Replace, Site, Upstream, Wrap
+from rewriter.errors import SourceError, ToolBug
 from rewriter.model import Nearest, SiteResult, State
-from rewriter.source import IMPORTS, Definition, Source, parse
+from rewriter.source import IMPORTS, NEWLINE, Definition, Source, parse
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -87,14 +87,13 @@ def examine(codemod: Codemod, path: str, raw: bytes) -> Examination:
     sites = codemod.files()[path]
     source = Source(path, raw)
     source.tree  # noqa: B018  # refused by ast before LibCST sees a line of it
-    marks = peel(sites, source)
-    if not marks:
-        places = find(sites, source)
-        return _without_marks(codemod, source, places)
-    edits = [edit for mark in marks for edit in mark.edits]
-    pristine = Source(path, source.encode(splice(source.text, edits)))
-    places = find(sites, pristine)
-    return _with_marks(source, pristine, marks, places, edits)
+    try:
+        marks = peel(sites, source)
+        if not marks:
+            return _without_marks(source, find(sites, source))
+        return _with_marks(source, sites, marks)
+    except RecursionError as error:
+        raise SourceError(f"{path}: an expression in it is nested too deeply") from error
 
 
 def apply(codemod: Codemod, path: str, raw: bytes) -> bytes:
@@ -154,7 +153,21 @@ def find(sites: Iterable[Site], source: Source) -> list[_Place]:
         if site.within not in cache:
             cache[site.within] = source.definitions(site.within)
         places += _find_site(site, source, cache[site.within])
-    return places
+    return _apart(places, source)
+
+
+def _apart(places: list[_Place], source: Source) -> list[_Place]:
+    """Turn places that lie inside one another into drifted ones: their edits would mix."""
+    end, kept = 0, []
+    for place in sorted(places, key=lambda p: p.edits[0].start if p.edits else 0):
+        if place.edits and place.edits[0].start < end:
+            reason = f"line {place.line}: two places of `{place.site.within}` overlap"
+            nearest = Nearest(place.line or 0, source.line_text(place.line or 0), "")
+            kept.append(_Place(place.site, State.DRIFTED, None, (), reason, nearest))
+        elif place.edits:
+            end = place.edits[-1].end
+    lost = {(place.site.within, place.site.kind): place for place in kept}
+    return [lost.get((p.site.within, p.site.kind), p) for p in places] if lost else places
 
 
 def _find_site(site: Site, source: Source, definitions: list[Definition]) -> list[_Place]:
@@ -180,6 +193,8 @@ def _find_site(site: Site, source: Source, definitions: list[Definition]) -> lis
 def _matches(site: Site, definition: Definition) -> list[Match] | _Place:
     if callable(site.find):
         found = list(site.find(definition))
+        if not found and site.optional:
+            return []
         if not found or (site.count is not None and len(found) != site.count):
             raise Drift(f"found {len(found)} places of kind {site.kind}, expected {site.count}")
         return found
@@ -188,12 +203,10 @@ def _matches(site: Site, definition: Definition) -> list[Match] | _Place:
     templates = (site.find,) if isinstance(site.find, str) else site.find
     hits = [(t, list(compiled(t).search(definition))) for t in templates]
     hits = [(t, found) for t, found in hits if found]
-    wanted = site.count or 1
-    if len(hits) == 1 and len(hits[0][1]) == wanted:
-        return [
-            Match(f.node, holes={k: definition.code(v) for k, v in f.holes.items()})
-            for f in hits[0][1]
-        ]
+    if len(hits) == 1 and site.count in (None, len(hits[0][1])):
+        return [Match(f.node, holes=f.holes) for f in hits[0][1]]
+    if not hits and site.optional:
+        return []
     if not hits:
         looked = " or ".join(f"`{t}`" for t in templates)
         nearest = compiled(templates[0]).nearest(definition)
@@ -202,7 +215,7 @@ def _matches(site: Site, definition: Definition) -> list[Match] | _Place:
     lines = sorted(definition.line(f.node) for _, found in hits for f in found)
     where = ", ".join(map(str, lines))
     raise Drift(
-        f"expected {wanted} match(es) in `{site.within}`, found {len(lines)}: lines {where}"
+        f"expected {site.count or 'one form'} in `{site.within}`, found {len(lines)}: lines {where}"
     )
 
 
@@ -236,25 +249,51 @@ def _at(definition: Definition, node: cst.CSTNode) -> Nearest:
 
 def _edits(site: Site, definition: Definition, match: Match) -> list[TextEdit]:
     edit, source = site.edit, definition.source
+    if isinstance(edit, Insert):
+        return _insert(edit, definition, match)
     start, end = definition.span(match.node)
     if isinstance(edit, Wrap):
+        if _needs_brackets(match.node):
+            raise Drift("a bare tuple, generator or yield cannot be an argument", match.node)
         return _wrap(edit, source, start, end, match.arguments)
-    if isinstance(edit, Replace):
-        return [TextEdit(start, end, _filled(edit.code, match))]
+    from rewriter.patterns import compiled
+
+    return [TextEdit(start, end, compiled(edit.code).fill(definition, match.holes))]
+
+
+def _needs_brackets(node: cst.CSTNode) -> bool:
+    """Return whether brackets around an expression are part of what it is."""
+    import libcst as cst
+
+    return isinstance(node, (cst.Tuple, cst.GeneratorExp, cst.Yield))
+
+
+def _insert(edit: Insert, definition: Definition, match: Match) -> list[TextEdit]:
+    """Insert whole lines beside a statement that has its lines to itself."""
+    import libcst as cst
+
+    from rewriter.patterns import compiled
+
+    source = definition.source
+    node: cst.CSTNode | None = match.node
+    if isinstance(node, cst.BaseExpression) and isinstance(definition.parents[node], cst.Expr):
+        node = definition.parents[node]
+    if isinstance(node, cst.BaseSmallStatement):
+        node = definition.parents[node]
+        if isinstance(node, cst.SimpleStatementLine) and len(node.body) > 1:
+            raise Drift("its line holds more than one statement", match.node)
+    if not isinstance(node, cst.SimpleStatementLine):
+        raise Drift("it does not stand on a line of its own", match.node)
+    start, end = definition.span(node)
     first, last = source.line_at(start), source.line_at(end)
-    line = source.text[source.line_start(first) : start]
-    if line.strip():
-        raise Drift(f"line {first} holds more than one statement", match.node)
+    indent = source.text[source.line_start(first) : start]
     newline = source.newline(source.line_start(first))
+    code = indent + compiled(edit.code).fill(definition, match.holes)
+    code = code.replace("\n", newline + indent)
     at = source.line_start(first if edit.before else last + 1)
-    code = line + _filled(edit.code, match)
     if not edit.before and source.line_at(at) == last:  # the file ends without a newline
         return [TextEdit(at, at, newline + code)]
     return [TextEdit(at, at, code + newline)]
-
-
-def _filled(code: str, match: Match) -> str:
-    return re.sub(r"\{(\w+)\}", lambda m: match.holes.get(m.group(1), m.group()), code)
 
 
 def _wrap(
@@ -269,7 +308,7 @@ def _wrap(
     if "\n" in whole or "\r" in whole or len(whole) + len(head) + len(tail) > _WIDTH:
         newline = source.newline(line_start)
         text = source.text[line_start:end]
-        indent = text[: len(text) - len(text.lstrip(" \t"))]
+        indent = text[: len(text) - len(text.lstrip(" \t\f"))]
         inner = newline + indent + ("\t" if indent.startswith("\t") else "    ")
         head = f"{edit.call}({inner}{''.join(a + ',' + inner for a in before)}"
         tail = f",{''.join(inner + a + ',' for a in after)}{newline}{indent})"
@@ -325,15 +364,24 @@ def _wrapped(site: Site, edit: Wrap, definition: Definition) -> list[_Mark]:
 
     found: list[_Mark] = []
     for node in definition.nodes:
-        if not isinstance(node, cst.Call) or len(node.args) <= edit.keeps:
+        if not isinstance(node, cst.Call) or _dotted(node.func) != edit.call:
             continue
-        if definition.code(node.func) != edit.call:
+        head = node.args[: edit.keeps + 1]
+        if len(head) <= edit.keeps or any(arg.star or arg.keyword for arg in head):
             continue
         start, end = definition.span(node)
         inner, outer = definition.span(node.args[edit.keeps])
         edits = (TextEdit(start, inner, ""), TextEdit(outer, end, ""))
         found.append(_Mark(site, definition.line(node), edits))
     return found
+
+
+def _dotted(node: cst.CSTNode) -> str:
+    import libcst as cst
+
+    if isinstance(node, cst.Attribute):
+        return f"{_dotted(node.value)}.{node.attr.value}"
+    return node.value if isinstance(node, cst.Name) else ""
 
 
 # --- verdicts ------------------------------------------------------------------------------
@@ -346,7 +394,7 @@ def _result(place: _Place, source: Source) -> SiteResult:
     )
 
 
-def _without_marks(codemod: Codemod, source: Source, places: list[_Place]) -> Examination:
+def _without_marks(source: Source, places: list[_Place]) -> Examination:
     results = tuple(_result(place, source) for place in places)
     deciding = [place for place in places if place.site.decides]
     drifted = [place for place in places if place.state is State.DRIFTED]
@@ -365,14 +413,18 @@ def _without_marks(codemod: Codemod, source: Source, places: list[_Place]) -> Ex
     return Examination(state, results, reason, nearest, source.raw, None)
 
 
-def _with_marks(
-    source: Source,
-    pristine: Source,
-    marks: list[_Mark],
-    places: list[_Place],
-    taken: list[TextEdit],
-) -> Examination:
-    """Judge a file that holds marks: put the edits in again and compare."""
+def _with_marks(source: Source, sites: Iterable[Site], marks: list[_Mark]) -> Examination:
+    """Judge a file that holds marks: take them out, put the edits in again and compare."""
+    taken = [edit for mark in marks for edit in mark.edits]
+    try:
+        pristine = Source(source.path, source.encode(splice(source.text, taken)))
+        pristine.tree  # noqa: B018
+    except (SourceError, ToolBug):
+        results = tuple(_stray(mark, source) for mark in marks)
+        reason = "our lines were edited: taking them out leaves no Python"
+        nearest = Nearest(marks[0].line, source.line_text(marks[0].line), "not as it was written")
+        return Examination(State.TAMPERED, results, reason, nearest, source.raw, None, exact=False)
+    places = _where_marked(find(sites, pristine), marks, taken)
     results = _sites_with_marks(marks, places, taken, pristine)
     missing = [r for r in results if r.state is not State.APPLIED]
     if missing:
@@ -396,6 +448,26 @@ def _with_marks(
     return Examination(State.TAMPERED, results, reason, nearest, pristine.raw, None, exact=False)
 
 
+def _where_marked(places: list[_Place], marks: list[_Mark], taken: list[TextEdit]) -> list[_Place]:
+    """Expect an import where it stands in its block: sorting imports, or another codemod's, moves it.
+
+    Its place among the imports has no meaning; all other insertions belong where they were put.
+    """
+    moved: list[_Place] = []
+    for place in places:
+        own = [m for m in marks if m.site is place.site and place.site.within == IMPORTS]
+        if own and place.edits and isinstance(place.site.edit, Insert):
+            at = _pristine_offset(own[0].edits[0].start, taken)
+            place = replace(place, edits=tuple(replace(e, start=at, end=at) for e in place.edits))
+        moved.append(place)
+    return moved
+
+
+def _pristine_offset(offset: int, taken: list[TextEdit]) -> int:
+    """Return where an offset of the given text lies in the pristine text."""
+    return offset - sum(e.end - e.start - len(e.text) for e in taken if e.end <= offset)
+
+
 def _sites_with_marks(
     marks: list[_Mark], places: list[_Place], taken: list[TextEdit], pristine: Source
 ) -> tuple[SiteResult, ...]:
@@ -417,14 +489,14 @@ def _sites_with_marks(
         results.append(
             SiteResult(site.within, site.kind, own.line, State.APPLIED, file=pristine.path)
         )
-    for mark in left:
-        results.append(
-            SiteResult(
-                mark.site.within, mark.site.kind, mark.line, State.TAMPERED,
-                "one of our insertions stands where none belongs", None, pristine.path,
-            )
-        )  # fmt: skip
-    return tuple(results)
+    return (*results, *(_stray(mark, pristine) for mark in left))
+
+
+def _stray(mark: _Mark, source: Source) -> SiteResult:
+    reason = "one of our insertions stands where none belongs"
+    return SiteResult(
+        mark.site.within, mark.site.kind, mark.line, State.TAMPERED, reason, None, source.path
+    )
 
 
 def _given_offset(offset: int, taken: list[TextEdit]) -> int:
@@ -452,13 +524,13 @@ def _comments(text: str) -> list[str]:
     import io
     import tokenize
 
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    tokens = tokenize.generate_tokens(io.StringIO(NEWLINE.sub("\n", text)).readline)
     return [token.string for token in tokens if token.type == tokenize.COMMENT]
 
 
 def _first_difference(source: Source, text: str) -> int:
     for number, (have, want) in enumerate(
-        zip(source.text.splitlines(), text.splitlines(), strict=False), 1
+        zip(NEWLINE.split(source.text), NEWLINE.split(text), strict=False), 1
     ):
         if have != want:
             return number
