@@ -449,7 +449,7 @@ def _with_marks(source: Source, sites: Iterable[Site], marks: list[_Mark]) -> Ex
 
 
 def _where_marked(places: list[_Place], marks: list[_Mark], taken: list[TextEdit]) -> list[_Place]:
-    """Expect an import where it stands in its block: sorting imports, or another codemod's, moves it.
+    """Expect an import where it stands in its block: sorting moves it, and so may other codemods.
 
     Its place among the imports has no meaning; all other insertions belong where they were put.
     """

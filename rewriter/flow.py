@@ -1,8 +1,9 @@
 """Data flow inside one definition: where a value came from.
 
 Conservative and small: a name's origins are all assignments that can reach a place. What is not
-understood (a loop variable, a name bound by ``with`` or ``except``) is an origin of its own and
-never silently skipped.
+understood (a loop variable, a name bound by ``with``, ``except`` or ``match``, a name of a
+comprehension) is an origin of its own and never silently skipped. Where control can leave a block
+half-way (loops, ``try``) every assignment in it counts.
 """
 
 from __future__ import annotations
@@ -35,28 +36,11 @@ def origins(definition: Definition, name: cst.Name) -> list[Origin]:
     """Return every assignment to ``name`` that can reach this use of it, nearest first."""
     found: list[Origin] = []
     node: cst.CSTNode = name
-    parents = definition.parents
-    while (parent := parents[node]) is not None:
-        body = _body(parent)
-        if body is not None and node in body:
-            before = body[: body.index(node)]
-            if isinstance(parent, cst.IndentedBlock) and isinstance(
-                parents.get(parent), (cst.For, cst.While)
-            ):
-                found += _in_block(body[body.index(node) :], name.value)[0]  # next turn of a loop
-            reaching, complete = _in_block(before, name.value)
-            found += reaching
-            if complete:
-                return found
-        if isinstance(parent, (cst.For, cst.With)) and node is parent.body:
-            reaching, complete = _header(parent, name.value)
-            found += reaching
-            if complete:
-                return found
-        if isinstance(parent, (cst.FunctionDef, cst.Lambda)):
-            for param in _parameters(parent.params):
-                if param.name.value == name.value:
-                    return [*found, Origin(param, "parameter")]
+    while (parent := definition.parents[node]) is not None:
+        reaching, complete = _before(node, parent, name.value)
+        found += [origin for origin in reaching if origin not in found]
+        if complete:
+            return found
         node = parent
     return [*found, Origin(name, "free")]
 
@@ -69,13 +53,13 @@ def trace(definition: Definition, expression: cst.CSTNode) -> list[Origin]:
     else.
     """
     found: list[Origin] = []
-    seen: set[cst.CSTNode] = set()
+    seen: set[Origin] = set()
     todo = [Origin(expression)]
     while todo:
         origin = todo.pop(0)
-        if origin.node in seen:
+        if origin in seen:
             continue
-        seen.add(origin.node)
+        seen.add(origin)
         step = _step(definition, origin)
         if step is None:
             found.append(origin)
@@ -127,10 +111,62 @@ def argument(call: cst.Call, keyword: str, position: int) -> cst.Arg | None:
     return None
 
 
-def _body(node: cst.CSTNode) -> Sequence[cst.CSTNode] | None:
-    if isinstance(node, (cst.IndentedBlock, cst.SimpleStatementSuite, cst.SimpleStatementLine)):
-        return node.body
-    return node.body if isinstance(node, cst.Module) else None
+def _before(node: cst.CSTNode, parent: cst.CSTNode, name: str) -> tuple[list[Origin], bool]:
+    """Return the assignments between a parent's start and its child, and whether one is sure."""
+    if isinstance(parent, (cst.IndentedBlock, cst.SimpleStatementSuite, cst.SimpleStatementLine)):
+        return _in_block(parent.body[: _index(parent.body, node)], name)
+    if isinstance(parent, cst.Module):
+        return _in_block(parent.body[: _index(parent.body, node)], name)
+    if isinstance(parent, (cst.FunctionDef, cst.Lambda)):
+        return _at_function(node, parent, name)
+    if isinstance(parent, (cst.For, cst.While)):
+        return _at_loop(node, parent, name)
+    if isinstance(parent, (cst.Try, cst.TryStar)):
+        return ([], False) if node is parent.body else (_any(parent, name, skip=[node]), False)
+    if isinstance(parent, cst.With):
+        return _header(parent, name) if node is parent.body else ([], False)
+    if isinstance(parent, (cst.ExceptHandler, cst.ExceptStarHandler, cst.MatchCase)):
+        return _any(parent, name, skip=[parent.body]), False
+    if isinstance(parent, cst.If):
+        return _walrus(parent, name, skip=[parent.body, *_maybe(parent.orelse)])
+    if isinstance(parent, (cst.BaseComp, cst.CompFor)):
+        return _any(parent, name, skip=[]), False
+    if isinstance(parent, cst.NamedExpr):
+        return [], False  # what it binds, it binds after its value
+    if isinstance(parent, (cst.BaseSmallStatement, cst.BaseExpression)):
+        return _walrus(parent, name, skip=[node])[0], False  # beside it in one statement
+    return [], False
+
+
+def _index(body: Sequence[cst.CSTNode], node: cst.CSTNode) -> int:
+    return next((i for i, item in enumerate(body) if item is node), 0)
+
+
+def _maybe(node: cst.CSTNode | None) -> list[cst.CSTNode]:
+    return [] if node is None else [node]
+
+
+def _at_function(
+    node: cst.CSTNode, function: cst.FunctionDef | cst.Lambda, name: str
+) -> tuple[list[Origin], bool]:
+    """End at a function's head: what is bound outside may be bound again before it is called."""
+    if node is not function.body:
+        return [], False
+    for param in _parameters(function.params):
+        if param.name.value == name:
+            return [Origin(param, "parameter")], True
+    return [Origin(function, "free")], True
+
+
+def _at_loop(node: cst.CSTNode, loop: cst.For | cst.While, name: str) -> tuple[list[Origin], bool]:
+    """Count what an earlier turn may have left; a ``for`` binds its target before every turn."""
+    if isinstance(loop, cst.For):
+        if node is loop.iter:
+            return [], False
+        bound, complete = _header(loop, name)
+        if node is loop.body and complete:
+            return bound, True
+    return _any(loop, name, skip=[]), False
 
 
 def _in_block(statements: Sequence[cst.CSTNode], name: str) -> tuple[list[Origin], bool]:
@@ -148,38 +184,70 @@ def _in_statement(node: cst.CSTNode, name: str) -> tuple[list[Origin], bool]:
     if isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite, cst.IndentedBlock)):
         return _in_block(node.body, name)
     if isinstance(node, (cst.Return, cst.Raise, cst.Continue, cst.Break)):
-        return [], True  # nothing leaves this way
-    if isinstance(node, (cst.If, cst.For, cst.While, cst.Try, cst.TryStar, cst.With, cst.Match)):
-        return _in_compound(node, name)
-    if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
-        return ([Origin(node, "opaque")], True) if node.name.value == name else ([], False)
-    return _in_simple(node, name)
-
-
-def _in_compound(node: cst.CSTNode, name: str) -> tuple[list[Origin], bool]:
+        return [], True  # nothing reaches what follows; loops and try count all of their blocks
+    if isinstance(node, cst.If):
+        return _in_if(node, name)
     if isinstance(node, cst.With):
         reaching, complete = _in_statement(node.body, name)
         head, bound = ([], False) if complete else _header(node, name)
         return reaching + head, complete or bound
-    branches: list[cst.CSTNode] = []
-    closed = False  # whether one of the branches always runs
-    if isinstance(node, cst.If):
-        branches, closed = [node.body], node.orelse is not None
-        if node.orelse is not None:
-            branches.append(node.orelse.body if isinstance(node.orelse, cst.Else) else node.orelse)
-    elif isinstance(node, (cst.For, cst.While)):
-        branches = [node.body, *([node.orelse.body] if node.orelse else [])]
-    elif isinstance(node, (cst.Try, cst.TryStar)):
-        branches = [node.body, *(h.body for h in node.handlers)]
-        branches += [b.body for b in (node.orelse, node.finalbody) if b]
-    elif isinstance(node, cst.Match):
-        branches = [case.body for case in node.cases]
-    results = [_in_statement(branch, name) for branch in branches]
+    if isinstance(node, (cst.For, cst.While, cst.Try, cst.TryStar, cst.Match)):
+        return _any(node, name, skip=[]), False
+    if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        inner = [n for n in _all(node) if isinstance(n, (cst.Nonlocal, cst.Global))]
+        changed = node.name.value == name or any(_declares(n, name) for n in inner)
+        return ([Origin(node, "opaque")] if changed else []), node.name.value == name
+    return _in_simple(node, name)
+
+
+def _in_if(node: cst.If, name: str) -> tuple[list[Origin], bool]:
+    branches: list[cst.CSTNode] = [node.body, *_maybe(node.orelse)]
+    test, always = _walrus(node, name, skip=branches)
+    results = [_in_statement(b.body if isinstance(b, cst.Else) else b, name) for b in branches]
     found = [origin for reaching, _ in results for origin in reaching]
-    if isinstance(node, cst.For):
-        found += _header(node, name)[0]
-    walrus = _walrus(node, name, skip=branches)
-    return found + walrus, closed and all(complete for _, complete in results)
+    if node.orelse is not None and all(complete for _, complete in results):
+        return found, True
+    return found + test, always
+
+
+def _any(node: cst.CSTNode, name: str, skip: Sequence[cst.CSTNode]) -> list[Origin]:
+    """Return every binding of a name at or below a node, functions and classes within left out."""
+    found: list[Origin] = []
+    todo = [node]
+    while todo:
+        current = todo.pop(0)
+        if any(current is s for s in skip):
+            continue
+        if current is not node and isinstance(current, (cst.FunctionDef, cst.ClassDef)):
+            found += _in_statement(current, name)[0]
+            continue
+        found += _bindings(current, name)
+        todo = children(current) + todo
+    return found
+
+
+def _bindings(node: cst.CSTNode, name: str) -> list[Origin]:
+    """Return what one node binds by itself."""
+    if isinstance(node, (cst.For, cst.With)):
+        return _header(node, name)[0]
+    if isinstance(node, cst.NamedExpr):
+        return [Origin(node.value)] if _is(node.target, name) else []
+    if isinstance(node, cst.CompFor):
+        bound = any(n.value == name for n in _names(node.target))
+        return [Origin(node, "opaque")] if bound else []
+    if isinstance(node, (cst.MatchAs, cst.MatchStar, cst.AsName)):
+        return [Origin(node, "opaque")] if _is(node.name, name) else []
+    if isinstance(node, cst.MatchMapping):
+        return [Origin(node, "opaque")] if _is(node.rest, name) else []
+    return _assigned(node, name)
+
+
+def _is(node: cst.CSTNode | None, name: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == name
+
+
+def _declares(node: cst.Nonlocal | cst.Global, name: str) -> bool:
+    return any(item.name.value == name for item in node.names)
 
 
 def _header(node: cst.For | cst.With, name: str) -> tuple[list[Origin], bool]:
@@ -193,6 +261,14 @@ def _header(node: cst.For | cst.With, name: str) -> tuple[list[Origin], bool]:
 
 
 def _in_simple(node: cst.CSTNode, name: str) -> tuple[list[Origin], bool]:
+    found = _assigned(node, name)
+    if found:
+        return found, not isinstance(node, (cst.Nonlocal, cst.Global))
+    return _walrus(node, name, skip=[])
+
+
+def _assigned(node: cst.CSTNode, name: str) -> list[Origin]:
+    """Return what a simple statement binds a name to; a walrus inside it left out."""
     pairs: list[tuple[cst.BaseExpression, cst.BaseExpression | None]] = []
     if isinstance(node, cst.Assign):
         pairs = [(target.target, node.value) for target in node.targets]
@@ -200,15 +276,16 @@ def _in_simple(node: cst.CSTNode, name: str) -> tuple[list[Origin], bool]:
         pairs = [(node.target, node.value)] if node.value is not None else []
     elif isinstance(node, cst.AugAssign):
         pairs = [(node.target, None)]
-    elif isinstance(node, (cst.Import, cst.ImportFrom, cst.Del)) and any(
-        isinstance(n, cst.Name) and n.value == name for n in _all(node)
-    ):
-        return [Origin(node, "opaque")], True
+    elif isinstance(node, (cst.Import, cst.ImportFrom, cst.Del)):
+        if any(_is(n, name) for n in _all(node)):
+            return [Origin(node, "opaque")]
+    elif isinstance(node, (cst.Nonlocal, cst.Global)) and _declares(node, name):
+        return [Origin(node, "opaque")]
     for target, value in pairs:
         bound = _bind(target, value, node, name)
         if bound is not None:
-            return [bound], True
-    return _walrus(node, name, skip=[]), False
+            return [bound]
+    return []
 
 
 def _bind(
@@ -233,14 +310,21 @@ def _bind(
     return None
 
 
-def _walrus(node: cst.CSTNode, name: str, skip: Sequence[cst.CSTNode]) -> list[Origin]:
-    return [
-        Origin(n.value)
-        for n in _all(node, skip)
-        if isinstance(n, cst.NamedExpr)
-        and isinstance(n.target, cst.Name)
-        and n.target.value == name
-    ]
+def _walrus(node: cst.CSTNode, name: str, skip: Sequence[cst.CSTNode]) -> tuple[list[Origin], bool]:
+    """Return what walruses in an expression or statement bind, and whether one always runs."""
+    found: list[Origin] = []
+    always = False
+    todo = [(node, True)]
+    while todo:
+        current, sure = todo.pop(0)
+        if any(current is s for s in skip):
+            continue
+        if isinstance(current, cst.NamedExpr) and _is(current.target, name):
+            found.append(Origin(current.value))
+            always = always or sure
+        maybe = isinstance(current, (cst.BooleanOperation, cst.IfExp, cst.Lambda, cst.BaseComp))
+        todo = [(child, sure and not maybe) for child in children(current)] + todo
+    return found, always
 
 
 def _names(target: cst.CSTNode) -> Iterator[cst.Name]:
@@ -252,12 +336,10 @@ def _names(target: cst.CSTNode) -> Iterator[cst.Name]:
             yield from _names(element.value)
 
 
-def _all(node: cst.CSTNode, skip: Sequence[cst.CSTNode] = ()) -> Iterator[cst.CSTNode]:
+def _all(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     todo = [node]
     while todo:
         current = todo.pop()
-        if current in skip:
-            continue
         yield current
         todo.extend(children(current))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rewriter import catalog, engine
 from rewriter.codemod import Codemod, Companion
-from rewriter.errors import CatalogError, SourceError
+from rewriter.errors import CatalogError, RefusedError, SourceError
 from rewriter.model import Change, SiteResult, State, Verdict
 
 Reader = Callable[[str], bytes | None]
@@ -59,6 +59,7 @@ def changes(codemods: Sequence[Codemod], read: Reader) -> list[Change]:
     """Return what applying codemods, in order, would change. All must be ready or applied.
 
     Raises:
+        RefusedError: two of them want the same place.
         ToolBug: the engine's own result failed a check.
     """
     before: dict[str, bytes | None] = {}
@@ -71,7 +72,24 @@ def changes(codemods: Sequence[Codemod], read: Reader) -> list[Change]:
         for companion in codemod.companions:
             before.setdefault(companion.path, read(companion.path))
             after[companion.path] = catalog.companion_bytes(companion)
+    _check_all(codemods, after)
     return [Change(p, before[p], after[p]) for p in after if before[p] != after[p]]
+
+
+def _check_all(codemods: Sequence[Codemod], after: dict[str, bytes]) -> None:
+    """Look at every file with all codemods in it: a later one may have displaced an earlier."""
+    for codemod in codemods:
+        for path in codemod.files():
+            sharing = [c.name for c in codemods if path in c.files()]
+            if len(sharing) < 2 or path not in after:
+                continue
+            found = engine.examine(codemod, path, after[path])
+            if found.state is not State.APPLIED or not found.exact:
+                others = ", ".join(name for name in sharing if name != codemod.name)
+                raise RefusedError(
+                    f"{codemod.name} and {others} want the same place of {path}: "
+                    f"{found.reason or found.state}; nothing was written"
+                )
 
 
 def out_of_range(codemod: Codemod, version: str | None) -> str:

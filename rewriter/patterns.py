@@ -67,8 +67,23 @@ class Pattern:
         return holes if _same(self.root, node, holes) else None
 
     def fill(self, definition: Definition, holes: Mapping[str, cst.CSTNode]) -> str:
-        """Return the template with each hole replaced by the code that stood there."""
-        return _HOLE.sub(lambda m: definition.code(holes[m.group(2)]), self.template.strip())
+        """Return the template with each hole replaced by the code that stood there.
+
+        In brackets where the code would else mean something else at its new place.
+        """
+        code = {name: definition.code(node) for name, node in holes.items()}
+        plain = _HOLE.sub(lambda m: code[m.group(2)], self.template.strip())
+        if self._holds(plain, holes):
+            return plain
+        return _HOLE.sub(lambda m: f"({code[m.group(2)]})", self.template.strip())
+
+    def _holds(self, code: str, holes: Mapping[str, cst.CSTNode]) -> bool:
+        """Return whether code is this template with just these expressions in its holes."""
+        try:
+            found = self.match(_parse(code))
+        except (cst.ParserSyntaxError, ValueError):
+            return False
+        return found is not None and all(_same(holes[name], found[name], {}) for name in found)
 
     @cached_property
     def _tokens(self) -> list[str]:

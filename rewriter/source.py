@@ -30,7 +30,7 @@ LARGEST = 8 * 2**20
 IMPORTS = "<imports>"
 """The definition that stands for a module's leading block of imports."""
 
-_NEWLINE = re.compile(r"\r\n|\r|\n")  # Python's own; str.splitlines knows more of them
+NEWLINE = re.compile(r"\r\n|\r|\n")  # Python's own; str.splitlines knows more of them
 
 _INDENT = re.compile(r"[ \t\f]*")
 
@@ -68,7 +68,7 @@ class Source:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        return [0, *(m.end() for m in _NEWLINE.finditer(self.text))]
+        return [0, *(m.end() for m in NEWLINE.finditer(self.text))]
 
     def line_start(self, line: int) -> int:
         """Return the offset of a 1-based line; of the line after the last one, the end."""
@@ -93,7 +93,7 @@ class Source:
 
     def newline(self, offset: int) -> str:
         """Return the newline that ends the line at ``offset``, or the file's first one."""
-        found = _NEWLINE.search(self.text, offset) or _NEWLINE.search(self.text)
+        found = NEWLINE.search(self.text, offset) or NEWLINE.search(self.text)
         return found.group() if found else "\n"
 
     @cached_property
@@ -276,10 +276,10 @@ def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     found: list[cst.CSTNode] = []
     for name in _fields(kind):
         value = getattr(node, name)
-        if _is_node(type(value)):
+        if _is_node(value.__class__):
             found.append(value)
         elif isinstance(value, (list, tuple)):
-            found.extend(item for item in value if _is_node(type(item)))
+            found.extend(item for item in value if _is_node(item.__class__))
     return found
 
 
