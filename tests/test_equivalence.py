@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from equivalence_sources import COMPANION, Releases, sources, versions  # noqa: E402
+from equivalence_sources import COMPANION, Releases, sources, versions
 
-from rewriter.probes.equivalence.modes import SCENARIOS, Expect, Scenario  # noqa: E402
-from rewriter.probes.equivalence.serving import Shape  # noqa: E402
-from rewriter.probes.equivalence.verifying import ModeRow, examine, verify  # noqa: E402
+from rewriter.probes.equivalence.modes import SCENARIOS, Expect, Scenario
+from rewriter.probes.equivalence.serving import Shape
+from rewriter.probes.equivalence.verifying import ModeRow, examine, verify
 
 pytestmark = pytest.mark.wheels
 
