@@ -12,7 +12,7 @@ import typer
 from rewriter import __version__
 from rewriter.errors import RewriterError
 
-COMMANDS = ("list", "check", "diff", "apply", "pin")
+COMMANDS = ("list", "check", "diff", "apply", "pin", "matrix", "bisect")
 """The verbs, in the order of the help; each is a module of ``rewriter.commands``."""
 
 

@@ -1,0 +1,65 @@
+"""``rewriter bisect``: the commit after which a codemod no longer applies."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rewriter.commands.options import Json
+
+
+def run(
+    codemod: Annotated[str, typer.Argument(help="Which codemod.")],
+    repo: Annotated[
+        Path, typer.Option("--repo", help="A git repository of sglang.", metavar="DIR")
+    ],
+    revs: Annotated[
+        str, typer.Option("--revs", help="From which commit to which.", metavar="A..B")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Name the commit that broke a codemod, and show what it changed at the codemod's sites.
+
+    Exit 0 if there is one, 1 if the codemod applies at B or never applied. Commits are judged by
+    structure alone.
+    """
+    from rewriter import walk
+    from rewriter.bisect import bisect, diff_at_sites
+    from rewriter.matrix import Judge, of_history
+    from rewriter.report.bisect import as_json as finding_json
+    from rewriter.report.bisect import lines
+    from rewriter.report.steps import counting
+    from rewriter.report.text import colourful, diff_lines
+    from rewriter.session import choose
+    from rewriter.targets.history import History
+
+    history = History(repo)
+    judge = Judge(choose([codemod]))
+    points = walk.commits(history, history.span(revs), judge.codemods)
+    with counting("judging", quiet=as_json) as progress:
+        rows = of_history(judge, history, points, progress)
+    found = bisect(rows)
+    diff = b""
+    if found.culprit is not None:
+        point = points[rows.index(found.culprit.row)]
+        with history.reader() as reader:
+            diff = diff_at_sites(history, judge.codemods[0], found.culprit, point, reader)
+    code = 0 if found.culprit is not None else 1
+    if as_json:
+        from rewriter.report.jsons import document
+
+        target = {"kind": "revisions", "location": f"{repo} {revs}", "version": None}
+        told = finding_json(found, diff.decode("utf-8", "replace"))
+        typer.echo(document("bisect", target, exit_code=code, codemod=codemod, **told))
+        raise typer.Exit(code)
+    for line in lines(found, judge.codemods[0].drop_when, colour=colourful()):
+        typer.echo(line)
+    if colourful():
+        typer.echo(diff_lines(diff.decode("utf-8", "replace"), colour=True), nl=False)
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(diff)
+    raise typer.Exit(code)

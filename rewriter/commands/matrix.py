@@ -1,0 +1,192 @@
+"""``rewriter matrix``: codemods × revisions. Would each be fine?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rewriter.commands.options import Codemods, ForceVersion, Json
+from rewriter.commands.reports import Github, Html, Junit, Markdown, Sarif, tell_github, write
+from rewriter.errors import UsageError
+
+if TYPE_CHECKING:
+    from rewriter.matrix import Judge
+    from rewriter.rows import Matrix, Row
+    from rewriter.targets import Target
+
+_PANEL = "Revisions"
+
+
+def _option(*names: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=_PANEL)
+
+
+def run(
+    codemods: Codemods = None,
+    repo: Annotated[
+        Path | None, _option("--repo", help="A git repository of sglang.", metavar="DIR")
+    ] = None,
+    revs: Annotated[
+        str | None,
+        _option("--revs", help="Commits of --repo (default: all up to HEAD).", metavar="A..B"),
+    ] = None,
+    tags: Annotated[bool, _option("--tags", help="The tags of --repo, not its commits.")] = False,
+    since: Annotated[
+        str | None, _option("--since", help="Only what is later, as git reads it.", metavar="DATE")
+    ] = None,
+    releases: Annotated[
+        str | None,
+        _option("--releases", help="Releases on the index, e.g. '>=0.5.9'.", metavar="SPEC"),
+    ] = None,
+    checkout: Annotated[
+        Path | None, _option("--checkout", help="A working tree as well.", metavar="DIR")
+    ] = None,
+    force_version: ForceVersion = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every revision.")] = False,
+    as_json: Json = False,
+    markdown: Markdown = False,
+    github: Github = False,
+    sarif: Sarif = None,
+    junit: Junit = None,
+    html: Html = None,
+) -> None:
+    """Judge codemods at many revisions; exit 0 if all are fine there, else 1.
+
+    Commits are judged by structure alone: between two releases a tree states the version of the
+    one before it. Tags, releases and working trees are judged by their version as well.
+    """
+    _check_options(repo, releases, checkout, {"--revs": revs, "--tags": tags, "--since": since})
+    if as_json and (markdown or github):
+        raise UsageError("--json prints one JSON object, nothing else: leave out the other")
+    from rewriter.matrix import Judge
+    from rewriter.rows import Matrix
+    from rewriter.session import choose
+
+    judge = Judge(choose(codemods), force_version=force_version)
+    rows: list[Row] = []
+    places: list[str] = []
+    if repo is not None:
+        rows += _history(judge, repo, revs or "HEAD", since, tags, as_json)
+        places.append(f"{repo} {revs or 'HEAD'}{' (tags)' if tags else ''}")
+    if releases is not None:
+        rows += _releases(judge, releases, as_json)
+        places.append(f"releases {releases}")
+    if checkout is not None:
+        rows += _tree(judge, checkout)
+        places.append(str(checkout))
+    rows.sort(key=lambda row: [c.name for c in judge.codemods].index(row.codemod))
+    matrix = Matrix(
+        tuple(rows), judge.codemods, ", ".join(places), len(judge.seen), judge.judged
+    )  # fmt: skip
+    written = write(matrix, sarif=sarif, junit=junit, html=html)
+    _tell(matrix, written, as_json, markdown, verbose)
+    if github:
+        tell_github(matrix)
+    raise typer.Exit(matrix.exit_code)
+
+
+def _check_options(
+    repo: Path | None, releases: str | None, checkout: Path | None, of_repo: dict[str, Any]
+) -> None:
+    if repo is None:
+        alone = next((name for name, value in of_repo.items() if value), None)
+        if alone is not None:
+            raise UsageError(f"{alone} needs --repo DIR: of which repository?")
+        if releases is None and checkout is None:
+            raise UsageError(
+                "name the revisions: --repo DIR with --revs A..B, --tags or --since, "
+                "--releases '>=0.5.9', --checkout DIR, or several of them"
+            )
+
+
+def _history(
+    judge: Judge, repo: Path, revs: str, since: str | None, tags: bool, quiet: bool
+) -> list[Row]:
+    from rewriter import walk
+    from rewriter.matrix import of_history
+    from rewriter.report.steps import counting
+    from rewriter.targets.history import History
+
+    history = History(repo)
+    span = history.span(revs, since)
+    points = (walk.tags if tags else walk.commits)(history, span, judge.codemods)
+    with counting("judging", quiet=quiet) as progress:
+        return of_history(judge, history, points, progress)
+
+
+def _releases(judge: Judge, wanted: str, quiet: bool) -> list[Row]:
+    from rewriter.matrix import of_targets
+    from rewriter.report.progress import fetching
+
+    progress = None if quiet else fetching()
+    versions = matching(wanted)
+    opened: Sequence[tuple[str, Callable[[], Target]]] = [
+        (version, _opener(version, progress)) for version in versions
+    ]
+    return of_targets(judge, opened)
+
+
+def _opener(version: str, progress: Any) -> Callable[[], Target]:
+    from rewriter.targets import resolve
+
+    return lambda: resolve(release=version, progress=progress)
+
+
+def matching(wanted: str) -> list[str]:
+    """Return the releases on the index that a specifier takes, oldest first.
+
+    Raises:
+        UsageError: that is no specifier, or it takes none; the message names the newest there is.
+        TargetError: the index cannot be asked.
+    """
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    from rewriter.targets import available_releases
+
+    try:
+        specifier = SpecifierSet(wanted)
+    except InvalidSpecifier as error:
+        raise UsageError(f"--releases {wanted!r}: expected e.g. '>=0.5.9,<0.6'") from error
+    known = available_releases()
+    found = [version for version in known if specifier.contains(version, prereleases=True)]
+    if not found:
+        raise UsageError(f"--releases {wanted!r}: no release is; the newest is {known[-1]}")
+    return found
+
+
+def _tree(judge: Judge, checkout: Path) -> list[Row]:
+    from rewriter.matrix import of_targets
+    from rewriter.targets import resolve
+
+    target = resolve(checkout=checkout)
+    return of_targets(judge, [(str(checkout), lambda: target)])
+
+
+def _tell(matrix: Matrix, written: list[str], as_json: bool, markdown: bool, verbose: bool) -> None:
+    if as_json:
+        from rewriter.report.jsons import document
+        from rewriter.report.matrix import rows_json
+
+        target = {"kind": "revisions", "location": matrix.location, "version": None}
+        typer.echo(
+            document(
+                "matrix", target, written=written, exit_code=matrix.exit_code,
+                rows=rows_json(matrix.rows), sources=matrix.sources, judged=matrix.judged,
+            )
+        )  # fmt: skip
+        return
+    if markdown:
+        from rewriter.report.markdown import summary
+
+        typer.echo("\n".join(summary(matrix)))
+        return
+    from rewriter.report.matrix import lines
+    from rewriter.report.text import colourful
+
+    for line in lines(matrix, colour=colourful(), verbose=verbose):
+        typer.echo(line)
+    for path in written:
+        typer.echo(f"wrote {path}")
