@@ -1,4 +1,4 @@
-"""A window that does not decode, read piece by piece: what is whole, as it is, the rest repaired."""
+"""A window that does not decode, read piece by piece; only what is damaged is repaired."""
 
 from __future__ import annotations
 
@@ -83,6 +83,7 @@ class Pieces:
     def _piece(self) -> Event | None:
         """Read what starts here, and go behind it and its comma."""
         end = self._object_end()
+        event: Event | None
         if end is not None:
             event = self._whole(self._text[self.at : end])
         elif not self._final and len(self._heads) - self._index() <= _CARRIED:
@@ -165,6 +166,7 @@ class Pieces:
         self.at = between.end() if between else self.at
         if _ARRAY_END.match(self._text, self.at):
             self.ended = True
+            self.repaired += commas > 0
         elif not first and commas != 1 and self.at < len(self._text):
             self.repaired += 1
 
