@@ -87,7 +87,7 @@ def diff_at_sites(
     """Return what a commit changed in the definitions that hold a codemod's sites.
 
     Where something is wrong with some sites, only their definitions; where the change is in none
-    of them, or the file is gone, all that the commit changed in the file.
+    of them, all that the commit changed in the file. A file that is gone shows its head alone.
     """
     parent = point.commit.parents[0] if point.commit.parents else None
     if parent is None or point.before is None:
@@ -95,6 +95,9 @@ def diff_at_sites(
     shown: list[bytes] = []
     for path in codemod.files():
         diff = history.diff(parent, point.commit.id, path)
+        if path not in point.files:
+            shown.append(diff[: _head(diff)])
+            continue
         old, new = (_text(reader, files.get(path)) for files in (point.before[0], point.files))
         for names in (_wrong(turn.row.verdict), {site.within for site in codemod.sites}):
             picked = pick(diff, _spans(path, old, names), _spans(path, new, names))
@@ -144,6 +147,11 @@ def pick(diff: bytes, old: Sequence[tuple[int, int]], new: Sequence[tuple[int, i
     hunks = [diff[a:b] for a, b in zip(starts, [*starts[1:], len(diff)], strict=True)]
     kept = [hunk for hunk in hunks if _touches(hunk, old, new)]
     return diff[: starts[0]] + b"".join(kept) if kept else b""
+
+
+def _head(diff: bytes) -> int:
+    first = _HUNK.search(diff)
+    return first.start() if first else len(diff)
 
 
 def _touches(hunk: bytes, old: Sequence[tuple[int, int]], new: Sequence[tuple[int, int]]) -> bool:

@@ -36,13 +36,15 @@ class Judge:
 
     Attributes:
         codemods: the codemods.
-        seen: the keys of all that was asked.
-        judged: how many were not in the cache.
+        seen: what was asked about, by key.
+        sources: how many distinct sets of files that were.
+        judged: how many of them were not in the cache.
     """
 
     def __init__(self, codemods: Sequence[Codemod], *, force_version: bool = False) -> None:
         self.codemods = tuple(codemods)
         self.seen: dict[str, Verdict | SourceError] = {}
+        self.sources = 0
         self.judged = 0
         self._force = force_version
         self._digests = {codemod.name: catalog.digest(codemod.name) for codemod in codemods}
@@ -54,7 +56,7 @@ class Judge:
             kept = verdicts.load(name)
             if kept is None:
                 return False
-            self.seen[name] = kept
+            self._keep(name, files, kept)
         return True
 
     def structure(self, codemod: Codemod, files: Files, read: Read) -> Verdict:
@@ -65,7 +67,7 @@ class Judge:
             TargetError: a blob cannot be read.
         """
         if not self.known(codemod, files):
-            self.seen[self._key(codemod, files)] = self._judge(codemod, files, read)
+            self._keep(self._key(codemod, files), files, self._judge(codemod, files, read))
         found = self.seen[self._key(codemod, files)]
         if isinstance(found, SourceError):
             raise found
@@ -88,10 +90,14 @@ class Judge:
         blobs = [part for path in paths for part in (path, files.get(path))]
         return verdicts.key("blobs 1", __version__, self._digests[codemod.name], *blobs)
 
+    def _keep(self, name: str, files: Files, verdict: Verdict | SourceError) -> None:
+        self.seen[name] = verdict
+        self.sources += bool(files)
+
     def _judge(self, codemod: Codemod, files: Files, read: Read) -> Verdict | SourceError:
         from rewriter.judge import judge
 
-        self.judged += 1
+        self.judged += bool(files)
         raws = {path: read(files[path]) for path in paths_of([codemod]) if path in files}
         try:
             made = judge(codemod, raws.get, None)
@@ -197,7 +203,7 @@ def in_line(rows: Iterable[Row]) -> Iterator[Row]:
     for row in rows:
         if previous is not None:
             same = previous.word == row.word
-            row = replace(row, since=previous.since if same else (row.label, row.commit))
+            row = replace(row, since=previous.since if same else (row.label, None))
         yield row
         previous = row
 

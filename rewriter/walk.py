@@ -16,6 +16,7 @@ from typing import Any
 from rewriter import __version__, verdicts
 from rewriter.codemod import Codemod
 from rewriter.errors import TargetError
+from rewriter.targets import history as history_module
 from rewriter.targets.disk import PACKAGE
 from rewriter.targets.history import Commit, History, Span, Tree
 from rewriter.targets.version import VERSION_FILES, source_version
@@ -103,7 +104,7 @@ def _commits(history: History, span: Span, paths: list[str]) -> list[Point]:
         point = _point(commit.short, "commit", commit, trees)
         if commit.id not in span.cut:
             before = tuple(trees.get(parent, Tree()).blobs for parent in commit.parents) or ({},)
-            moved |= _moves(history, commit, point.files, before)
+            moved = moved | dict(_moves(history, commit, point.files, before))
             point = replace(point, before=before)
         moved = {path: to for path, to in moved.items() if path not in point.files}
         points.append(replace(point, moved=moved))
@@ -153,7 +154,7 @@ def _read(read: Callable[[str], bytes], blobs: Files, path: str) -> bytes | None
 
 def _kept(kind: str, span: Span, parts: list[str], make: Callable[[], list[Point]]) -> list[Point]:
     name = verdicts.key(
-        "walk 1", __version__, kind, span.tip, span.name, span.base, span.base_name,
+        "walk 1", __version__, _own_code(), kind, span.tip, span.name, span.base, span.base_name,
         str(span.after), *sorted(span.cut), "paths", *parts,
     )  # fmt: skip
     path = verdicts.cache_directory() / "walks" / f"{name}.json"
@@ -162,6 +163,11 @@ def _kept(kind: str, span: Span, parts: list[str], make: Callable[[], list[Point
         points = make()
         _save(path, points)
     return points
+
+
+def _own_code() -> bytes:
+    """Return the code that makes walks: another version of it might make another walk."""
+    return b"".join(Path(file).read_bytes() for file in (__file__, history_module.__file__))
 
 
 def _load(path: Path) -> list[Point] | None:

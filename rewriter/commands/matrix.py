@@ -79,7 +79,7 @@ def run(
         places.append(str(checkout))
     rows.sort(key=lambda row: [c.name for c in judge.codemods].index(row.codemod))
     matrix = Matrix(
-        tuple(rows), judge.codemods, ", ".join(places), len(judge.seen), judge.judged
+        tuple(rows), judge.codemods, ", ".join(places), judge.sources, judge.judged
     )  # fmt: skip
     written = write(matrix, sarif=sarif, junit=junit, html=html)
     _tell(matrix, written, as_json, markdown, verbose)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rewriter.report.matrix import count, origin
+from rewriter.report.matrix import count, origin, sentence
 from rewriter.report.sarif import line_of
 from rewriter.rows import Matrix, Row
 
@@ -20,7 +20,7 @@ def commands(matrix: Matrix) -> Iterator[str]:
                 text += f" {row.since[1].subject}" if row.since[1] else ""
             if len(episode.rows) > 1:
                 text += f"\nin {count(len(episode.rows), 'revision')} from {episode.first.label} on"
-            yield _command("error", row, f"{row.codemod} is {row.word} at {row.label}", text)
+            yield _command("error", row, sentence(row), text)
     for row, drop_when in matrix.retired():
         text = f"{row.reason}\nDrop when: {drop_when}"
         yield _command("notice", row, f"{row.codemod} has nothing to do at {row.label}", text)

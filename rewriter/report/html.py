@@ -40,7 +40,8 @@ _STYLE = """
   --orphaned: #95630a; --interrupted: #6a3fa0; --moved: #b8860b; --error: #101418; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --soft: #9ba6b2; --paper: #0d1117; --line: #30363d; --panel: #161b22;
-    --ready: #2ea45f; --applied: #3b8ee0; --absent: #454c55; --error: #f0f3f6; } }
+    --ready: #238a4e; --applied: #2f7fd0; --error: #000000; }
+  .error { border: 1px solid var(--soft); } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 75rem; padding: 1.5rem 1.5rem 9rem; color: var(--ink);
   background: var(--paper); font: 15px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
@@ -53,14 +54,15 @@ code { font: .87em/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 .answer.yes { border-color: var(--ready); } .answer.no { border-color: var(--drifted); }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; padding: 0; list-style: none; }
 .legend li { display: flex; align-items: center; gap: .45rem; font-size: .87rem; }
-.map { overflow-x: auto; padding-bottom: .5rem; }
-.map table { border-collapse: separate; border-spacing: 2px; }
+.map { overflow-x: auto; padding-bottom: .5rem; direction: rtl; /* shows the newest first */ }
+.map table { border-collapse: separate; border-spacing: 2px; direction: ltr; margin: 0 auto 0 0; }
 .map th { font-weight: 400; font-size: .78rem; color: var(--soft); }
 .map thead th { vertical-align: bottom; height: 6.2rem; padding: 0; }
 .map thead span { writing-mode: vertical-rl; transform: rotate(180deg); white-space: nowrap; }
+.map thead th:first-child, .map tbody th { position: sticky; left: 0; z-index: 1;
+  background: var(--paper); }
 .map thead .change span { color: var(--ink); font-weight: 700; }
-.map tbody th { position: sticky; left: 0; background: var(--paper); text-align: right;
-  padding-right: .6rem; white-space: nowrap; color: var(--ink); font-size: .87rem; }
+.map tbody th { text-align: right; padding-right: .6rem; white-space: nowrap; color: var(--ink); font-size: .87rem; }
 .cell { display: inline-block; width: 1.25rem; height: 1.5rem; border-radius: 3px;
   text-align: center; font: 600 .75rem/1.5rem ui-monospace, Menlo, Consolas, monospace;
   color: #ffffff; vertical-align: middle; flex: none; }
@@ -79,11 +81,12 @@ table.runs { border-collapse: collapse; width: 100%; font-size: .9rem; margin-to
 .runs th, .runs td { border-top: 1px solid var(--line); padding: .45rem .6rem; text-align: left;
   vertical-align: top; }
 .runs thead th { border: 0; color: var(--soft); font-weight: 500; }
-.runs td:first-child { white-space: nowrap; } .runs .cell { margin-right: .5rem; }
-.runs td { overflow-wrap: anywhere; }
+.runs td { overflow-wrap: anywhere; } .runs .cell { margin-right: .5rem; }
+.runs td:nth-child(-n + 2) { white-space: nowrap; overflow-wrap: normal; }
+.runs p { margin: .2rem 0 0; }
 details { margin-top: .25rem; } summary { cursor: pointer; color: var(--soft); }
-details table { border-spacing: .8rem 0; margin-left: -.8rem; }
-details td { border: 0; padding: 0; }
+details table { border-collapse: collapse; }
+.runs details td { border: 0; padding: 0 .6rem 0 0; }
 """
 
 
@@ -186,7 +189,10 @@ def _cell(row: Row) -> str:
 
 def _tip(row: Row) -> Iterator[str]:
     what = f"{row.codemod} is {row.word}" + ("" if row.asked else " (where the range starts)")
-    when = f" · {row.commit.short} · {row.commit.date[:10]}" if row.commit else ""
+    when = ""
+    if row.commit is not None:
+        short = "" if row.label == row.commit.short else f" · {row.commit.short}"
+        when = f"{short} · {row.commit.date[:10]}"
     yield f"<b>{_text(what)}</b> at {_text(row.label)}{_text(when)}"
     if row.commit is not None:
         yield f"<p>{_text(row.commit.subject)}</p>"

@@ -96,6 +96,13 @@ def origin(since: Origin) -> str:
     return f"{commit.short} {commit.date[:10]}"
 
 
+def sentence(row: Row) -> str:
+    """Return what a codemod is at a revision, without the reason."""
+    if row.verdict is None:
+        return f"{row.codemod} could not be judged at {row.label}"
+    return f"{row.codemod} is {row.word} at {row.label}"
+
+
 def count(number: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

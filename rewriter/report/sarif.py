@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from rewriter import __version__
 from rewriter.model import State
-from rewriter.report.matrix import count, origin
+from rewriter.report.matrix import count, origin, sentence
 from rewriter.rows import Episode, Matrix, Row
 
 _SCHEMA = (
@@ -69,8 +69,8 @@ def _result(episode: Episode, level: str, more: str = "") -> dict[str, Any]:
 
 def _message(episode: Episode, more: str) -> str:
     row, others = episode.last, len(episode.rows) - 1
-    where = row.label + (f" and {count(others, 'revision')} before it" if others else "")
-    text = f"{row.codemod} is {row.word} at {where}: {row.reason or 'no reason given'}."
+    where = f" and {count(others, 'revision')} before it" if others else ""
+    text = f"{sentence(row)}{where}: {row.reason or 'no reason given'}."
     if row.since is not None:
         subject = f" ({row.since[1].subject})" if row.since[1] else ""
         text += f" Since {origin(row.since)}{subject}."

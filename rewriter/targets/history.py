@@ -224,12 +224,11 @@ class History:
         """
         try:
             told = self._git.run(
-                "diff-tree", "-r", "-z", "-M", "-l0", "--diff-filter=R", "--name-only",
-                "--name-status", old, new,
+                "diff-tree", "-r", "-z", "-M", "-l0", "--diff-filter=R", "--name-status", old, new
             )  # fmt: skip
         except TargetError:  # A blob that similarity needs is missing; then it is not known.
             return None
-        names = told.decode("utf-8", "surrogateescape").split("\0")
+        names = told.decode("utf-8", "replace").split("\0")
         moves = dict(zip(names[1::3], names[2::3], strict=False))
         return next((moves[p + path] for p in PREFIXES if p + path in moves), None)
 
