@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import inspect
+from typing import Annotated
 
 import typer
 
 from rewriter import catalog
 from rewriter.commands.options import Json
+from rewriter.errors import UsageError
+from rewriter.model import State
 
 
-def run(as_json: Json = False) -> None:
+def run(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the table that the README shows.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """List the codemods: what each does, for which releases, when to drop it."""
     rows = [_row(name) for name in catalog.names()]
+    if markdown and as_json:
+        raise UsageError("--markdown and --json are two formats; give one of them")
+    if markdown:
+        from rewriter.report.markdown import codemods
+
+        typer.echo("\n".join(codemods({**row, "checked": _checked(row["name"])} for row in rows)))
+        return
     if as_json:
         from rewriter.report.jsons import document
 
@@ -37,3 +52,16 @@ def _row(name: str) -> dict[str, str]:
         "target": codemod.target,
         "drop_when": codemod.drop_when,
     }
+
+
+def _checked(name: str) -> str:
+    """Say in which releases the pins prove a codemod, oldest and newest."""
+    from packaging.version import Version
+
+    from rewriter import pins
+
+    ready = [r for pin in pins.load(name) if pin.state is State.READY for r in pin.releases]
+    if not ready:
+        return "no release"
+    ordered = sorted(ready, key=Version)
+    return f"{len(ready)} releases, {ordered[0]} to {ordered[-1]}"

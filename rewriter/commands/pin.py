@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,41 +11,39 @@ import typer
 from rewriter import pins
 from rewriter.codemod import Codemod
 from rewriter.commands.options import Json
-from rewriter.errors import RefusedError
+from rewriter.errors import RefusedError, UsageError
 from rewriter.model import State
 
 
 def run(
-    releases: Annotated[list[str], typer.Argument(help="Releases to fetch and pin.")],
+    releases: Annotated[list[str] | None, typer.Argument(help="Releases to fetch and pin.")] = None,
     codemod: Annotated[
         list[str] | None, typer.Option("--codemod", help="Which codemod; may be repeated.")
     ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="All releases since the last one that is pinned.")
+    ] = False,
     fixtures: Annotated[
         Path, typer.Option("--fixtures", help="Where the pins go.", metavar="DIR")
     ] = Path("fixtures"),
     as_json: Json = False,
 ) -> None:
-    """Write version pins: hashes, sites and lines, never upstream's source."""
-    from rewriter.report.progress import fetching
+    """Write version pins: hashes, sites and lines, never upstream's source.
+
+    All or nothing: where a codemod is drifted in one of the releases, no pin is written.
+    """
     from rewriter.session import choose
-    from rewriter.targets import resolve
 
     codemods = choose(codemod)
     made: dict[str, list[pins.Pin]] = {c.name: [] for c in codemods}
     rows: list[dict[str, str]] = []
-    for release in releases:
-        target = resolve(release=release, progress=None if as_json else fetching())
-        for one in codemods:
-            for path in one.files():
-                raw = target.read(path)
-                row = {"codemod": one.name, "release": release, "file": path, "state": "absent"}
-                if raw is not None:
-                    pin = pinned(one, path, raw, release)
-                    made[one.name].append(pin)
-                    row.update(state=pin.state.value, source=pin.source[:10])
-                rows.append(row)
-                if not as_json:
-                    typer.echo(f"{release:<14} {one.name}: {row['state']} {row.get('source', '')}")
+    for release, wanted in _wanted(codemods, releases or [], update, fixtures).items():
+        for row, pin in _release(release, wanted, quiet=as_json):
+            made[row["codemod"]] += [] if pin is None else [pin]
+            rows.append(row)
+            if not as_json:
+                found = f"{row['state']} {row.get('source', '')}"
+                typer.echo(f"{release:<14} {row['codemod']}: {found}".rstrip())
     written: list[str] = []
     for name, new in made.items():
         if new:
@@ -54,8 +53,64 @@ def run(
         from rewriter.report.jsons import document
 
         typer.echo(document("pin", None, written=written, exit_code=0, pinned=rows))
+    elif not rows:
+        last = ", ".join(f"{c.name} {last_pinned(c.name, fixtures)}" for c in codemods)
+        typer.echo(f"no release is newer than those pinned in {fixtures}: {last}")
     else:
         typer.echo(f"{len(written)} pins in {fixtures}")
+
+
+def _wanted(
+    codemods: Sequence[Codemod], releases: list[str], update: bool, fixtures: Path
+) -> dict[str, list[Codemod]]:
+    """Return for each release, oldest first, the codemods to pin there."""
+    if update == bool(releases):
+        raise UsageError("give releases to pin, or --update for all since the last pin")
+    if not update:
+        return {release: list(codemods) for release in releases}
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+    from rewriter.targets import available_releases
+
+    wanted: dict[str, list[Codemod]] = {}
+    last = {codemod.name: last_pinned(codemod.name, fixtures) for codemod in codemods}
+    for release in available_releases():
+        for codemod in codemods:
+            newest = last[codemod.name]
+            if newest is None:
+                new = SpecifierSet(codemod.supports).contains(release, prereleases=True)
+            else:
+                new = Version(release) > Version(newest)
+            if new:
+                wanted.setdefault(release, []).append(codemod)
+    return wanted
+
+
+def last_pinned(codemod: str, fixtures: Path) -> str | None:
+    """Return the newest release that a codemod is pinned in; None where there are no pins."""
+    from packaging.version import Version
+
+    known = [release for pin in pins.load(codemod, fixtures) for release in pin.releases]
+    return max(known, key=Version, default=None)
+
+
+def _release(
+    release: str, codemods: Sequence[Codemod], *, quiet: bool
+) -> Iterator[tuple[dict[str, str], pins.Pin | None]]:
+    """Yield what each codemod is in each of its files of one release, and the pin of it."""
+    from rewriter.report.progress import fetching
+    from rewriter.targets import resolve
+
+    target = resolve(release=release, progress=None if quiet else fetching())
+    for codemod in codemods:
+        for path in codemod.files():
+            raw = target.read(path)
+            row = {"codemod": codemod.name, "release": release, "file": path, "state": "absent"}
+            pin = None if raw is None else pinned(codemod, path, raw, release)
+            if pin is not None:
+                row |= {"state": pin.state.value, "source": pin.source[:10]}
+            yield row, pin
 
 
 def pinned(codemod: Codemod, path: str, raw: bytes, release: str) -> pins.Pin:

@@ -62,7 +62,8 @@ code { font: .87em/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 .map thead th:first-child, .map tbody th { position: sticky; left: 0; z-index: 1;
   background: var(--paper); }
 .map thead .change span { color: var(--ink); font-weight: 700; }
-.map tbody th { text-align: right; padding-right: .6rem; white-space: nowrap; color: var(--ink); font-size: .87rem; }
+.map tbody th { text-align: right; padding-right: .6rem; white-space: nowrap;
+  color: var(--ink); font-size: .87rem; }
 .cell { display: inline-block; width: 1.25rem; height: 1.5rem; border-radius: 3px;
   text-align: center; font: 600 .75rem/1.5rem ui-monospace, Menlo, Consolas, monospace;
   color: #ffffff; vertical-align: middle; flex: none; }
@@ -87,6 +88,7 @@ table.runs { border-collapse: collapse; width: 100%; font-size: .9rem; margin-to
 details { margin-top: .25rem; } summary { cursor: pointer; color: var(--soft); }
 details table { border-collapse: collapse; }
 .runs details td { border: 0; padding: 0 .6rem 0 0; }
+.runs details td:last-child { white-space: nowrap; }
 """
 
 
