@@ -268,6 +268,31 @@ def check_one_line(load: Load) -> None:
     assert f"{ROWS} rows" in lines[0]
 
 
+def check_writer(load: Load) -> None:
+    """Keys are narrowed before the pool's method, where that is what the method would do."""
+    module = graph_companion(load)
+    written: list[tuple[Any, ...]] = []
+    method = lambda *arguments: written.append(arguments)  # noqa: E731
+    made, _ = backend(module)
+    nope, rope = torch.randn(3, 1, 4).to(torch.bfloat16), torch.randn(3, 1, 2).to(torch.bfloat16)
+    write = module.writer(made, method)
+    write("layer", "loc", nope, rope, "more")
+    layer, loc, *parts, more = written.pop()
+    assert (layer, loc, more) == ("layer", "loc", "more")
+    for part, keys in zip(parts, (nope, rope), strict=True):
+        assert part.dtype == torch.float8_e4m3fn
+        assert same_bits(part.float(), keys.to(torch.float8_e4m3fn).float())
+    turned = torch.randn(4, 1, 3).to(torch.bfloat16).permute(2, 1, 0)
+    for keys in ((nope[:0], rope[:0]), (nope.float(), rope.float()), (nope[:, 0], rope[:, 0]),
+                 (nope, rope.half()), (nope, rope[:1]), (turned, rope)):  # fmt: skip
+        write("layer", "loc", *keys)
+        assert all(a is b for a, b in zip(written.pop()[2:], keys, strict=True))
+    assert module.writer(backend(module, torch.float8_e5m2)[0], method) is method
+    assert module.writer(backend(module, torch.bfloat16, width=2 * WIDTH)[0], method) is method
+    off = load(switch="off")
+    assert off.writer(backend(off)[0], method) is method
+
+
 def check_switch(load: Load) -> None:
     """A switch that is none of the three words is refused at import."""
     assert load(switch=" Debug ").SWITCH == "debug"
@@ -295,7 +320,7 @@ def test_it_imports_nothing_of_ours() -> None:
         for node in ast.walk(ast.parse(COMPANION))
         if isinstance(node, (ast.Import, ast.ImportFrom))
     }
-    allowed = {"__future__", "logging", "os", "dataclasses", "enum", "typing"}
+    allowed = {"__future__", "logging", "os", "dataclasses", "enum", "functools", "typing"}
     assert imported - allowed <= {"torch", "triton", "triton.language"}
 
 

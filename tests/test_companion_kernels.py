@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -142,13 +143,14 @@ def check_strides(module: ModuleType) -> None:
 
 
 def check_few_programs(module: ModuleType) -> None:
-    """One program converts more tiles than one."""
+    """One program converts what is several times its size."""
     module._PROGRAMS_PER_SM = 1
-    pool = every_byte(torch.float8_e4m3fn, 40, 16)
-    rows = torch.arange(39, -1, -1, dtype=torch.int32)
+    pool = every_byte(torch.float8_e4m3fn, 700, 16)
+    rows = torch.arange(699, -1, -1, dtype=torch.int32)
     for scatter in (False, True):
-        got = convert(module, pool, rows, 33, torch.bfloat16, scatter)
-        assert same_bits(got, expected(pool, rows, 33, torch.bfloat16, scatter))
+        for count in (600, 699):
+            got = convert(module, pool, rows, count, torch.bfloat16, scatter)
+            assert same_bits(got, expected(pool, rows, count, torch.bfloat16, scatter)), count
 
 
 def check_narrowing(module: ModuleType) -> None:
@@ -162,6 +164,30 @@ def check_narrowing(module: ModuleType) -> None:
         assert same_bits(
             got.view(torch.float8_e4m3fn).float(), keys.to(torch.float8_e4m3fn).float()
         )
+
+
+def check_addresses_beyond_two_to_the_31(module: ModuleType) -> None:
+    """Source and target rows beyond 2 ** 31 elements, in files without content."""
+    width, rows = 576, 2**31 // 576 + 3
+    with tempfile.TemporaryDirectory() as directory:
+
+        def sparse(name: str, dtype: torch.dtype) -> torch.Tensor:
+            path, size = str(Path(directory, name)), rows * width
+            whole = torch.from_file(path, shared=True, size=size, dtype=dtype)
+            return whole.view(rows, 1, width)
+
+        pool = sparse("pool", torch.uint8)
+        last = rows - 1
+        pool[last, 0] = torch.arange(width).to(torch.uint8) % 120
+        keys = pool.view(torch.float8_e4m3fn)
+        compact = torch.zeros(2, 1, width, dtype=torch.bfloat16)
+        module.convert(keys, ints(last, 0), ints(2), compact, scatter=False)
+        want = keys[last:].to(torch.bfloat16)
+        assert same_bits(compact[:1], want)
+        spread = sparse("out", torch.bfloat16)
+        module.convert(keys, ints(last, 0), ints(2), spread, scatter=True)
+        assert same_bits(spread[last:], want)
+        assert not spread[:10].count_nonzero()
 
 
 def check_wrappers(module: ModuleType) -> None:
@@ -192,31 +218,6 @@ if INSIDE and not SOURCES:
     @pytest.mark.parametrize("name", CHECKS)
     def test_kernel(name: str) -> None:
         CHECKS[name](load())
-
-    def test_addresses_beyond_two_to_the_31(tmp_path: Path) -> None:
-        """Source and target rows beyond 2 ** 31 elements, in files without content."""
-        width, rows = 576, 2**31 // 576 + 3
-        size = rows * width
-
-        def sparse(name: str, elements: int, dtype: torch.dtype) -> torch.Tensor:
-            path = str(tmp_path / name)
-            return torch.from_file(path, shared=True, size=elements, dtype=dtype).view(
-                rows, 1, width
-            )
-
-        pool = sparse("pool", size, torch.uint8)
-        last = rows - 1
-        pool[last, 0] = torch.arange(width).to(torch.uint8) % 120
-        keys = pool.view(torch.float8_e4m3fn)
-        module = load()
-        compact = torch.zeros(2, 1, width, dtype=torch.bfloat16)
-        module.convert(keys, ints(last, 0), ints(2), compact, scatter=False)
-        want = keys[last:].to(torch.bfloat16)
-        assert same_bits(compact[:1], want)
-        spread = sparse("out", size, torch.bfloat16)
-        module.convert(keys, ints(last, 0), ints(2), spread, scatter=True)
-        assert same_bits(spread[last:], want)
-        assert not spread[:10].count_nonzero()
 
 
 if INSIDE and SOURCES:
@@ -251,7 +252,7 @@ if not INSIDE:
     def test_kernels_in_the_interpreter() -> None:
         told = _pytest()
         assert told.startswith("exit 0\n"), told
-        assert f"{len(CHECKS) + 1} passed" in told
+        assert f"{len(CHECKS)} passed" in told
 
     @pytest.mark.wheels
     def test_modes_with_the_kernels(release, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -20,10 +20,13 @@ _UNWRITTEN = frozenset(
     {torch.empty, torch.empty_like, torch.Tensor.new_empty, torch.Tensor.new_empty_strided}
 )
 
+_TO_HOST = frozenset({torch.Tensor.to, torch.Tensor.cpu})
+
 
 class OnHost(TorchFunctionMode):
     """Send what asks for CUDA or pinned memory to plain host memory.
 
+    A copy to the host is a copy: it does not follow what is written on the "device" later.
     Memory that nobody has written yet holds NaN, or the largest integer, so that reading it shows.
     """
 
@@ -35,6 +38,8 @@ class OnHost(TorchFunctionMode):
             given["device"] = "cpu"
         given.pop("pin_memory", None)
         result = func(*args, **given)
+        if func in _TO_HOST and result is args[0] and ("cpu" in args or func is torch.Tensor.cpu):
+            return result.clone()
         if func in _UNWRITTEN:
             if result.dtype in FP8:
                 result.view(torch.uint8).fill_(0x7F)
