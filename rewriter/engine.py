@@ -176,18 +176,19 @@ def _find_site(site: Site, source: Source, definitions: list[Definition]) -> lis
     definition = definitions[0]
     try:
         matches = _matches(site, definition)
+        if isinstance(matches, _Place):
+            return [matches]
+        return [
+            _Place(site, State.READY, definition.line(m.node), tuple(_edits(site, definition, m)))
+            for m in matches
+        ]
     except Drift as drift:
         nearest = _at(definition, drift.node) if drift.node is not None else None
-        return [_Place(site, State.DRIFTED, None, (), str(drift), nearest)]
+        reason = f"{site.kind} in `{site.within}`: {drift}"
+        return [_Place(site, State.DRIFTED, None, (), reason, nearest)]
     except Upstream as upstream:
         line = definition.line(upstream.node) if upstream.node is not None else definition.first
         return [_Place(site, State.UPSTREAM, line, (), str(upstream))]
-    if isinstance(matches, _Place):
-        return [matches]
-    return [
-        _Place(site, State.READY, definition.line(m.node), tuple(_edits(site, definition, m)))
-        for m in matches
-    ]
 
 
 def _matches(site: Site, definition: Definition) -> list[Match] | _Place:
@@ -207,16 +208,15 @@ def _matches(site: Site, definition: Definition) -> list[Match] | _Place:
         return [Match(f.node, holes=f.holes) for f in hits[0][1]]
     if not hits and site.optional:
         return []
+    looked = " or ".join(f"`{t}`" for t in templates)
     if not hits:
-        looked = " or ".join(f"`{t}`" for t in templates)
         nearest = compiled(templates[0]).nearest(definition)
         reason = f"`{site.within}` has no {looked}"
         return _Place(site, State.DRIFTED, None, (), reason, nearest)
     lines = sorted(definition.line(f.node) for _, found in hits for f in found)
     where = ", ".join(map(str, lines))
-    raise Drift(
-        f"expected {site.count or 'one form'} in `{site.within}`, found {len(lines)}: lines {where}"
-    )
+    wanted = site.count or "one form"
+    raise Drift(f"expected {wanted} of {looked}, found {len(lines)}: lines {where}")
 
 
 def _no_definition(site: Site, source: Source, definitions: list[Definition]) -> _Place:
@@ -329,6 +329,12 @@ def peel(sites: Iterable[Site], source: Source) -> list[_Mark]:
     return marks
 
 
+def may_hold(codemod: Codemod, path: str, raw: bytes) -> bool:
+    """Return False where none of a codemod's edits can be in a file; cheap, nothing is parsed."""
+    text = raw.decode("utf-8", "replace")
+    return any(_may_hold(site, text) for site in codemod.files().get(path, ()))
+
+
 def _may_hold(site: Site, text: str) -> bool:
     """Return False where a site's edit cannot be in a text; a cheap test before parsing."""
     if isinstance(site.edit, Wrap):
@@ -416,13 +422,13 @@ def _without_marks(source: Source, places: list[_Place]) -> Examination:
 def _with_marks(source: Source, sites: Iterable[Site], marks: list[_Mark]) -> Examination:
     """Judge a file that holds marks: take them out, put the edits in again and compare."""
     taken = [edit for mark in marks for edit in mark.edits]
-    try:
-        pristine = Source(source.path, source.encode(splice(source.text, taken)))
-        pristine.tree  # noqa: B018
-    except (SourceError, ToolBug):
+    pristine = _parsed_without(source, taken)
+    if pristine is None:
+        guilty = (mark for mark in marks if _parsed_without(source, mark.edits) is None)
+        line = next(guilty, marks[0]).line
         results = tuple(_stray(mark, source) for mark in marks)
-        reason = "our lines were edited: taking them out leaves no Python"
-        nearest = Nearest(marks[0].line, source.line_text(marks[0].line), "not as it was written")
+        reason = f"our lines were edited: taking out the one at line {line} leaves no Python"
+        nearest = Nearest(line, source.line_text(line), "not as it was written")
         return Examination(State.TAMPERED, results, reason, nearest, source.raw, None, exact=False)
     places = _where_marked(find(sites, pristine), marks, taken)
     results = _sites_with_marks(marks, places, taken, pristine)
@@ -446,6 +452,16 @@ def _with_marks(source: Source, sites: Iterable[Site], marks: list[_Mark]) -> Ex
     reason = f"our lines were edited; the first difference is at line {line}"
     nearest = Nearest(line, source.line_text(line), "not as it was written")
     return Examination(State.TAMPERED, results, reason, nearest, pristine.raw, None, exact=False)
+
+
+def _parsed_without(source: Source, edits: Iterable[TextEdit]) -> Source | None:
+    """Return the source with edits made, or None where that is no Python."""
+    try:
+        made = Source(source.path, source.encode(splice(source.text, edits)))
+        made.tree  # noqa: B018
+    except (SourceError, ToolBug):
+        return None
+    return made
 
 
 def _where_marked(places: list[_Place], marks: list[_Mark], taken: list[TextEdit]) -> list[_Place]:

@@ -37,6 +37,12 @@ class RefusedError(RewriterError):
     """A write was refused because the target is not in a state that allows it."""
 
 
+class Interrupted(RewriterError):
+    """A run died, or failed and could not be undone; the next writing command recovers it."""
+
+    exit_code = 1
+
+
 class ToolBug(RewriterError):
     """A post-condition of the tool's own work failed. Nothing was written."""
 

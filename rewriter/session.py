@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rewriter import __version__, catalog, verdicts
 from rewriter.codemod import Codemod
-from rewriter.errors import SourceError
+from rewriter.errors import CatalogError, SourceError
 from rewriter.model import SATISFIED, State, Verdict
 
 if TYPE_CHECKING:
+    from rewriter.states import Survey
     from rewriter.targets import Target
 
 
-@dataclass(frozen=True)
 class Session:
-    """Codemods on a target."""
+    """Codemods on a target.
 
-    target: Target
-    codemods: tuple[Codemod, ...]
-    force_version: bool = False
+    Attributes:
+        target: the target.
+        codemods: those that the command is about, in order.
+        force_version: judge by structure alone, whatever the version.
+    """
 
-    def verdict(self, codemod: Codemod) -> Verdict:
-        """Judge a codemod here; the verdict is kept under the bytes that it rests on."""
-        paths = [*codemod.files(), *(c.path for c in codemod.companions)]
-        raws = {path: self.target.read(path) for path in paths}
+    def __init__(
+        self, target: Target, codemods: Iterable[Codemod], force_version: bool = False
+    ) -> None:
+        self.target = target
+        self.codemods = tuple(codemods)
+        self.force_version = force_version
+
+    def judge(self, codemod: Codemod, raws: Mapping[str, bytes | None]) -> Verdict:
+        """Judge a codemod on bytes by structure; the verdict is kept under these bytes.
+
+        Raises:
+            SourceError: a file of the codemod does not parse.
+        """
         name = verdicts.key(
             __version__,
             catalog.digest(codemod.name),
@@ -43,9 +54,16 @@ class Session:
         verdicts.save(name, made)
         return made
 
+    @cached_property
+    def survey(self) -> Survey:
+        """What every codemod of the session is in the target, with its record looked at."""
+        from rewriter.states import survey
+
+        return survey(self)
+
     def verdicts(self) -> list[Verdict]:
-        """Judge every codemod of the session."""
-        return [self.verdict(codemod) for codemod in self.codemods]
+        """Return the verdict on every codemod of the session."""
+        return [standing.verdict for standing in self.survey.standings]
 
     def described(self) -> dict[str, str | None]:
         """Return the target as JSON shows it."""
@@ -54,21 +72,37 @@ class Session:
 
 
 def choose(names: Iterable[str] | None) -> tuple[Codemod, ...]:
-    """Return the codemods that a command line or the configuration names, in order.
+    """Return the codemods that a command line or the configuration names, required ones first.
 
     Raises:
-        CatalogError: one is unknown or malformed, or requires one that is not named.
+        CatalogError: one is unknown or malformed.
     """
     from rewriter import config
-    from rewriter.errors import CatalogError
 
     chosen = list(names or ()) or list(config.load().codemods) or [catalog.DEFAULT]
-    codemods = tuple(catalog.load(name) for name in dict.fromkeys(chosen))
-    for codemod in codemods:
-        missing = [name for name in codemod.requires if name not in chosen]
-        if missing:
-            raise CatalogError(f"{codemod.name} requires {missing[0]}; name it as well")
-    return codemods
+    return tuple(in_order(catalog.load(name) for name in dict.fromkeys(chosen)))
+
+
+def in_order(codemods: Iterable[Codemod]) -> list[Codemod]:
+    """Return codemods in their order, but each after those of them that it requires.
+
+    Raises:
+        CatalogError: they require each other in a circle.
+    """
+    given = {codemod.name: codemod for codemod in codemods}
+    ordered: dict[str, Codemod] = {}
+
+    def place(codemod: Codemod, above: tuple[str, ...]) -> None:
+        if codemod.name in above:
+            raise CatalogError(f"codemods require each other: {' → '.join((*above, codemod.name))}")
+        for name in codemod.requires:
+            if name in given and name not in ordered:
+                place(given[name], (*above, codemod.name))
+        ordered.setdefault(codemod.name, codemod)
+
+    for codemod in given.values():
+        place(codemod, ())
+    return list(ordered.values())
 
 
 def partition(found: list[Verdict]) -> tuple[list[Verdict], list[Verdict], list[Verdict]]:
@@ -79,4 +113,4 @@ def partition(found: list[Verdict]) -> tuple[list[Verdict], list[Verdict], list[
     return todo, satisfied, rest
 
 
-__all__ = ["Session", "SourceError", "choose", "partition"]
+__all__ = ["Session", "SourceError", "choose", "in_order", "partition"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from rewriter.commands.check import target_line
 from rewriter.commands.options import Codemods, ForceVersion, Json, TargetOptions, with_target
 from rewriter.errors import RefusedError, UsageError
 from rewriter.model import Change, State, Verdict
+
+if TYPE_CHECKING:
+    from rewriter.installing import Installed
+    from rewriter.session import Session
 
 
 @with_target
@@ -26,22 +30,109 @@ def run(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Leave out codemods that cannot be applied.")
     ] = False,
+    accept_unproven: Annotated[
+        bool,
+        typer.Option("--accept-unproven", help="Patch files that nothing proves to be as shipped."),
+    ] = False,
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
     """Apply codemods, all of them or none, to a target or into a directory of its own."""
-    from rewriter.judge import changes
     from rewriter.report.progress import fetching
-    from rewriter.session import Session, choose, partition
+    from rewriter.session import Session, choose
 
     target = options.resolve(None if as_json else fetching())
-    if output is None:
-        raise UsageError(f"give --output DIR: writing into {target.location} is not built yet")
     session = Session(target, choose(codemods), force_version)
+    if output is not None:
+        raise typer.Exit(_into_directory(session, output, full, dry_run, keep_going, as_json))
+    if full:
+        raise UsageError("--full goes with --output DIR")
+    from rewriter.commands.writing import told, writing
+    from rewriter.installing import install
+
+    with writing(target, dry_run=dry_run) as recovered:
+        done = install(
+            session, dry_run=dry_run, keep_going=keep_going, accept_unproven=accept_unproven
+        )
+    applied = any(verdict.state is State.APPLIED for verdict in done.sorted.satisfied)
+    code = 0 if done.sorted.todo or applied else 1
+    if as_json:
+        _print_json(session, done, recovered, dry_run, code)
+    else:
+        for line in told(target, recovered):
+            typer.echo(line)
+        _print(session, done, dry_run)
+    raise typer.Exit(code)
+
+
+def _print_json(
+    session: Session, done: Installed, recovered: str, dry_run: bool, code: int
+) -> None:
+    from rewriter.report.jsons import document
+    from rewriter.report.writing import proofs_json
+
+    transition = done.transition
+    paths = [w.path for w in transition.writes] if transition is not None else []
+    typer.echo(
+        document(
+            "apply", session.described(), _verdicts(done), exit_code=code,
+            written=[] if dry_run else paths,
+            planned=paths if dry_run else [],
+            proofs=proofs_json(transition.proofs) if transition is not None else [],
+            recovered=recovered,
+            left_out=[v.codemod for v in (*done.sorted.rest, *done.sorted.absent)],
+        )
+    )  # fmt: skip
+
+
+def _verdicts(done: Installed) -> list[Verdict]:
+    """Return the codemods as they are now; for a dry run as they were found."""
+    if done.survey is not None:
+        return [standing.verdict for standing in done.survey.standings]
+    return [v for group in done.sorted for v in group]
+
+
+def _print(session: Session, done: Installed, dry_run: bool) -> None:
+    from rewriter.report.text import colourful, verdict_lines
+    from rewriter.report.writing import pristine_lines, written_lines
+
+    for verdict in _verdicts(done):
+        for line in verdict_lines(verdict, colour=colourful()):
+            typer.echo(line)
+    for verdict in done.sorted.satisfied:
+        typer.echo(f"{verdict.codemod} was {verdict.state} already; nothing to write for it")
+    for verdict in (*done.sorted.rest, *done.sorted.absent):
+        typer.echo(f"{verdict.codemod} is {verdict.state}: left out")
+    if done.transition is None:
+        return
+    for line in pristine_lines(done.transition.proofs):
+        typer.echo(line)
+    for line in written_lines(done.transition, dry_run=dry_run):
+        typer.echo(line)
+    if dry_run:
+        return
+    typer.echo("all files were read back; their hashes are right")
+    from rewriter.commands.writing import afterwards
+
+    for line in afterwards(session, [c.path for c in done.transition.changes]):
+        typer.echo(line)
+
+
+# --- into a directory of its own -----------------------------------------------------------
+
+
+def _into_directory(
+    session: Session, output: Path, full: bool, dry_run: bool, keep_going: bool, as_json: bool
+) -> int:
+    from rewriter.installing import refusal
+    from rewriter.judge import changes
+    from rewriter.session import partition
+
+    target = session.target
     found = session.verdicts()
     todo, satisfied, rest = partition(found)
     if rest and not (keep_going or all(v.state is State.ABSENT for v in rest)):
-        raise RefusedError(_refusal(rest))
+        raise RefusedError(refusal(rest))
     names = {v.codemod for v in todo}
     made = changes([c for c in session.codemods if c.name in names], target.read)
     written: list[str] = []
@@ -54,19 +145,10 @@ def run(
         from rewriter.report.jsons import document
 
         typer.echo(document("apply", session.described(), found, written=written, exit_code=code))
-        raise typer.Exit(code)
+        return code
     typer.echo(target_line(target.location, target.version))
     _tell(found, made, output, written, dry_run)
-    raise typer.Exit(code)
-
-
-def _refusal(rest: list[Verdict]) -> str:
-    lines = [f"{v.codemod} is {v.state}: {v.reason or 'see check'}" for v in rest]
-    more = "" if len(rest) == 1 else "\n  "
-    return (
-        "nothing was written: " + more + more.join(lines)
-        + ("" if more else "; `rewriter check` shows it site by site")
-    )  # fmt: skip
+    return code
 
 
 def _tell(

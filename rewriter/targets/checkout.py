@@ -19,6 +19,7 @@ from rewriter.targets.disk import (
     walk,
 )
 from rewriter.targets.gitdir import git_dir, top_of
+from rewriter.targets.home import Home, in_tree
 from rewriter.targets.version import source_version
 
 
@@ -61,6 +62,11 @@ class Checkout:
     def git_dir(self) -> Path | None:
         """The tree's git directory (a linked worktree has its own); None when stripped."""
         return git_dir(self.top)
+
+    @property
+    def home(self) -> Home:
+        """Where manifest and journal lie: in the git data, or beside the package."""
+        return in_tree(self.root, self.top, self.git_dir)
 
     @cached_property
     def head(self) -> str | None:

@@ -21,6 +21,7 @@ from rewriter.targets.disk import (
 )
 from rewriter.targets.editable import editable_roots
 from rewriter.targets.gitdir import git_dir, top_of
+from rewriter.targets.home import Home, beside, in_dist_info, in_tree
 from rewriter.targets.interpreter import Found, ask
 from rewriter.targets.record import Row
 from rewriter.targets.version import is_project, source_version, stated
@@ -116,6 +117,14 @@ class InstalledPackage:
     def git_dir(self) -> Path | None:
         """The git directory of an editable install's source tree; None for all others."""
         return git_dir(self.top) if self.top is not None else None
+
+    @property
+    def home(self) -> Home:
+        """Where manifest and journal lie: the dist-info, the git data, or beside the package."""
+        if self.layout == "wheel" and self.dist_info is not None:
+            return in_dist_info(self.root, self.dist_info)
+        top = self.top
+        return beside(self.root) if top is None else in_tree(self.root, top, self.git_dir)
 
     def record(self) -> dict[str, Row] | None:
         """Return RECORD as it is now, path → row; None when there is none that describes files.

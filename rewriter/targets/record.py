@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 
@@ -51,3 +52,87 @@ def digest(data: bytes, algorithm: str = "sha256") -> str:
 
     raw = hashlib.new(algorithm, data).digest()
     return f"{algorithm}=" + base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def rewritten(data: bytes, contents: Mapping[str, bytes | None], new: Collection[str]) -> bytes:
+    """Return RECORD with true rows for some files; every other byte stays as it is.
+
+    Args:
+        data: RECORD.
+        contents: path → the file's bytes, or None for a file that is gone. A row keeps its
+            algorithm, and one that states no hash goes on stating none.
+        new: which paths get a row if they have none. A module that RECORD does not list is not
+            the installer's, so it gets none, and an uninstall leaves it alone.
+    """
+    lines = [line for _, line in _rows(data)]
+    ending = _ending(lines[0]) if lines else "\n"
+    kept: list[str] = []
+    listed: set[str] = set()
+    for line in lines:
+        path, stated = _fields(line)
+        if path not in contents:
+            kept.append(line)
+            continue
+        listed.add(path)
+        raw = contents[path]
+        if raw is not None:
+            kept.append(_line(path, raw, stated) + _ending(line) if stated else line)
+    added = [path for path in contents if path in new and path not in listed]
+    if added and kept and not _ending(kept[-1]):
+        kept[-1] += ending
+    for path in added:
+        raw = contents[path]
+        if raw is not None:
+            kept.append(_line(path, raw, "sha256") + ending)
+    return "".join(kept).encode("utf-8", "surrogateescape")
+
+
+def taken_back(data: bytes, first: bytes, paths: Collection[str]) -> bytes:
+    """Return RECORD with the rows of some files as they first were.
+
+    Where nobody else has changed anything since, that is the first RECORD itself.
+
+    Args:
+        data: RECORD as it is now.
+        first: its bytes before the first write.
+        paths: the files whose rows are taken back.
+    """
+    now, then = _rows(data), _rows(first)
+
+    def others(rows: list[tuple[str, str]]) -> list[str]:
+        return [line.rstrip("\r\n") for path, line in rows if path not in paths]
+
+    if others(now) == others(then):
+        return first
+    original = dict(then)
+    lines = [original.get(path, "") if path in paths else line for path, line in now]
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _rows(data: bytes) -> list[tuple[str, str]]:
+    """Return path and whole line of every row."""
+    lines = [row.decode("utf-8", "surrogateescape") for row in data.splitlines(keepends=True)]
+    return [(_fields(line)[0], line) for line in lines]
+
+
+def _fields(line: str) -> tuple[str, str]:
+    """Return the path of a row and the algorithm that it states, empty where it states none."""
+    import csv
+
+    fields = next(csv.reader([line]), [])
+    return (fields[0], fields[1].partition("=")[0]) if len(fields) == 3 else ("", "")
+
+
+def _line(path: str, raw: bytes, algorithm: str) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    algorithm = algorithm if algorithm in _ALGORITHMS else "sha256"
+    csv.writer(text, lineterminator="").writerow([path, digest(raw, algorithm), len(raw)])
+    return text.getvalue()
+
+
+def _ending(line: str) -> str:
+    """Return the newline that ends a line: pip writes ``\\r\\n``, uv and wheels ``\\n``."""
+    return line[len(line.rstrip("\r\n")) :]

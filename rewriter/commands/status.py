@@ -1,0 +1,152 @@
+"""``rewriter status``: what every codemod is in a target, and what that rests on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from rewriter.commands.options import Codemods, ForceVersion, Json, TargetOptions, with_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rewriter.codemod import Codemod
+    from rewriter.leftovers import Leftover
+    from rewriter.session import Session
+    from rewriter.states import Survey
+    from rewriter.targets import Target
+
+
+@with_target
+def run(
+    options: TargetOptions,
+    codemods: Codemods = None,
+    force_version: ForceVersion = False,
+    as_json: Json = False,
+) -> None:
+    """Tell every codemod's state, its proof, versions, our files and what is left over.
+
+    Exits 0 whatever the answer is; `check` is the one for gates.
+    """
+    from rewriter.proving import proof_of
+    from rewriter.report.progress import fetching
+    from rewriter.session import Session
+
+    target = options.resolve(None if as_json else fetching())
+    session = Session(target, _chosen(codemods, target), force_version)
+    survey = session.survey
+    proofs = {s.verdict.codemod: proof_of(session, survey, s) for s in survey.standings}
+    left = _left(session, survey)
+    if as_json:
+        _print_json(session, survey, proofs, left)
+        return
+    for line in _lines(session, survey, proofs, left):
+        typer.echo(line)
+
+
+def _chosen(names: list[str] | None, target: Target) -> list[Codemod]:
+    """Return the named codemods; else all that there are, and those that the record alone knows."""
+    from rewriter import catalog
+    from rewriter.forgotten import Forgotten
+    from rewriter.manifest import load
+    from rewriter.session import choose, in_order
+    from rewriter.targets.home import home_of
+
+    home = home_of(target)
+    known = load(home.manifest_path) if home is not None else None
+    held = list(known.codemods) if known is not None else []
+    forgotten = [Forgotten(one) for one in held if one.name not in catalog.names()]
+    if names:
+        mine = [one for one in forgotten if one.name in names]
+        rest = [n for n in names if all(n != one.name for one in mine)]
+        return [*mine, *(choose(rest) if rest else ())]
+    return [*forgotten, *in_order(catalog.load(name) for name in catalog.names())]
+
+
+def _left(session: Session, survey: Survey) -> list[Leftover]:
+    from rewriter.installing import applied
+    from rewriter.leftovers import leftovers
+    from rewriter.model import State
+
+    if survey.home is None or survey.journal is not None:
+        return []
+    orphaned = {s.verdict.codemod for s in survey.standings if s.verdict.state is State.ORPHANED}
+    present = [c for c in applied(session, survey, session.codemods) if c.name not in orphaned]
+    in_use = {c.path for codemod in present for c in codemod.companions}
+    return leftovers(survey.home, in_use)
+
+
+def _lines(
+    session: Session, survey: Survey, proofs: dict[str, str], left: list[Leftover]
+) -> Iterable[str]:
+    from rewriter import __version__
+    from rewriter.commands.check import target_line
+    from rewriter.report.text import colourful, verdict_lines
+
+    target = session.target
+    yield target_line(target.location, target.version)
+    yield f"rewriter {__version__}" + _record_words(survey)
+    for standing in survey.standings:
+        yield from verdict_lines(standing.verdict, colour=colourful())
+        yield f"  proof: {proofs[standing.verdict.codemod]}"
+    yield from _our_files(survey)
+    for one in left:
+        yield f"left over: {one.path} ({one.what})" + (
+            "; `rewriter revert` removes it" if one.ours else "; remove it by hand"
+        )
+    yield from _processes(survey)
+
+
+def _record_words(survey: Survey) -> str:
+    if survey.home is None:
+        return ""
+    if survey.manifest is None:
+        return "; no record: nothing was applied here by this tool, or the record is lost"
+    known = survey.manifest
+    version = f", to sglang {known.version}" if known.version else ""
+    return f"; record: {survey.home.shown}/{survey.home.manifest}, by {known.tool}{version}"
+
+
+def _our_files(survey: Survey) -> Iterable[str]:
+    if survey.manifest is None or survey.home is None:
+        return
+    for held in survey.manifest.codemods:
+        for path, version in held.companions.items():
+            if (survey.home.root / path).is_file():
+                yield f"ours: {path} (companion {version})"
+    yield f"ours: {survey.home.shown}/{survey.home.manifest} (the record)"
+
+
+def _processes(survey: Survey) -> Iterable[str]:
+    from rewriter.processes import older_than, sentence
+
+    if survey.manifest is None or survey.home is None:
+        return
+    found = older_than(survey.home.root, survey.manifest.files)
+    if found:
+        yield sentence(found)
+
+
+def _print_json(
+    session: Session, survey: Survey, proofs: dict[str, str], left: list[Leftover]
+) -> None:
+    from rewriter.report.jsons import document
+
+    known, home = survey.manifest, survey.home
+    record = None
+    if known is not None and home is not None:
+        record = {
+            "path": f"{home.shown}/{home.manifest}",
+            "tool": known.tool,
+            "version": known.version,
+            "codemods": [
+                {"name": h.name, "companions": dict(h.companions)} for h in known.codemods
+            ],
+        }
+    typer.echo(
+        document(
+            "status", session.described(), [s.verdict for s in survey.standings], exit_code=0,
+            proofs=proofs, record=record, left_over=[one._asdict() for one in left],
+        )
+    )  # fmt: skip

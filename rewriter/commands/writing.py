@@ -1,0 +1,60 @@
+"""What ``apply`` and ``revert`` share: the lock, what an earlier run left, the words around."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rewriter.commands.check import target_line
+from rewriter.errors import UsageError
+from rewriter.targets.home import home_of
+
+if TYPE_CHECKING:
+    from rewriter.session import Session
+    from rewriter.targets import Target
+
+
+@contextmanager
+def writing(target: Target, *, dry_run: bool) -> Iterator[str]:
+    """Hold a target for writing, with what an earlier run left recovered; yield what was done.
+
+    A dry run holds nothing and recovers nothing.
+
+    Raises:
+        UsageError: the target is of a kind that is never written.
+        RefusedError: another run is at work on it, or the lock cannot be made.
+        Interrupted: what an earlier run left could not be put right.
+    """
+    home = home_of(target)
+    if home is None:
+        raise UsageError(f"{target.location}: a {target.kind} is never written; give --output DIR")
+    if dry_run:
+        yield ""
+        return
+    from rewriter.transaction import exclusive, recover
+
+    with exclusive(home):
+        yield recover(home)
+
+
+def told(target: Target, recovered: str) -> Iterable[str]:
+    """Yield the first lines: the target, and what was recovered."""
+    yield target_line(target.location, target.version)
+    if recovered:
+        yield f"first: {recovered}"
+
+
+def afterwards(session: Session, changed: Sequence[str]) -> Iterable[str]:
+    """Yield what a user should know after a change: git's view, processes that go on as before."""
+    home = home_of(session.target)
+    if home is not None and home.top is not None:
+        new = [p for p in changed if "/_rewriter_" in p and session.target.read(p) is not None]
+        if new:
+            yield f"git lists the module as changed and {new[0].rpartition('/')[2]} as untracked"
+    from rewriter.processes import older_than, sentence
+
+    if home is not None:
+        found = older_than(home.root, changed)
+        if found:
+            yield sentence(found)

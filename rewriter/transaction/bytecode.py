@@ -1,0 +1,53 @@
+"""Byte code of a module whose source changed: dropped, or the old code may go on running.
+
+Python compares a cached file with the source's time and size, which an edit can leave equal, and
+does not compare at all for one compiled with an unchecked hash.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def caches(source: Path) -> Iterator[Path]:
+    """Yield the cached files of a source, of every interpreter and optimisation level.
+
+    Args:
+        source: absolute. Both the path as it is imported and where links lead may be given.
+    """
+    stem = source.name.removesuffix(".py")
+    for folder in folders(source):
+        try:
+            found = sorted(folder.iterdir())
+        except OSError:
+            continue
+        for path in found:
+            if path.name.startswith(f"{stem}.") and path.suffix == ".pyc":
+                yield path
+
+
+def folders(source: Path) -> list[Path]:
+    """Return the directories where byte code of a source may lie."""
+    found = [source.parent / "__pycache__"]
+    for prefix in {os.environ.get("PYTHONPYCACHEPREFIX"), sys.pycache_prefix} - {None, ""}:
+        # importlib drops the root, and an anchor such as a drive, in front of the rest.
+        assert prefix is not None
+        found.append(Path(prefix) / source.parent.relative_to(source.parent.anchor))
+    return found
+
+
+def stuck(source: Path) -> Path | None:
+    """Return a cached file that this user could not remove, if there is one."""
+    for cached in caches(source):
+        if not os.access(cached.parent, os.W_OK | os.X_OK):
+            return cached
+    return None
+
+
+def drop(source: Path) -> None:
+    """Remove all byte code of a source. What is gone already is no error."""
+    for cached in caches(source):
+        cached.unlink(missing_ok=True)

@@ -1,0 +1,137 @@
+"""The folders that a run writes in, opened once, and what can be told before the first write."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+
+from rewriter.errors import RefusedError
+from rewriter.targets.disk import PACKAGE
+from rewriter.targets.home import Home
+from rewriter.transaction import attributes, bytecode
+from rewriter.transaction.folder import Folder
+from rewriter.transaction.journal import Noted, Write
+
+
+class Ground:
+    """The open folders of one run. Close it, or use it in a ``with``."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._folders: dict[tuple[str, str], Folder] = {}
+
+    def __enter__(self) -> Ground:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for folder in self._folders.values():
+            folder.close()
+        self._folders.clear()
+
+    def folder(self, at: str, path: str) -> Folder:
+        """Return the folder that holds a path, opened without following links below its base.
+
+        The package's own directory may be a link: then the package is where it leads.
+
+        Raises:
+            RefusedError: a link leads out on the way.
+            OSError: it is not there or cannot be entered.
+        """
+        above = path.rpartition("/")[0] if at == "root" else ""
+        if (at, above) not in self._folders:
+            first, *rest = above.split("/") if above else [""]
+            if at == "home":
+                opened = Folder.open(self.home.folder)
+            elif first == PACKAGE:
+                opened = Folder.open(self.package_directory(), rest)
+            else:
+                opened = Folder.open(self.home.root, [first, *rest] if first else [])
+            self._folders[at, above] = opened
+        return self._folders[at, above]
+
+    def package_directory(self) -> Path:
+        """Return where the package really lies.
+
+        Raises:
+            RefusedError: it is linked in beside a dist-info: other installs may share it.
+        """
+        package = self.home.root / PACKAGE
+        if package.is_symlink() and self.home.record is not None:
+            raise RefusedError(
+                f"{package}: installed as a link to {os.fspath(package.readlink())}, which other "
+                "environments may share; reinstall it with copied or hard-linked files"
+            )
+        return Path(os.path.realpath(package))
+
+    def shown(self, write: Write | Noted) -> str:
+        """Return the path of a write as messages show it."""
+        return os.fspath(self.place(write))
+
+    def place(self, write: Write | Noted) -> Path:
+        """Return the path under which a write's file is read and imported."""
+        base = self.home.folder if write.at == "home" else self.home.root
+        return base / write.path
+
+    def sources(self, write: Write | Noted) -> list[Path]:
+        """Return the paths under which a module may have been compiled: as named, and real."""
+        if write.at != "root" or not write.path.endswith(".py"):
+            return []
+        place = self.place(write)
+        real = Path(os.path.realpath(place.parent)) / place.name
+        return [place] if place == real else [place, real]
+
+
+def check(ground: Ground, writes: tuple[Write, ...]) -> None:
+    """Refuse, before anything is written, what could not be written whole.
+
+    Raises:
+        RefusedError: a directory cannot be written, or an owner could not be kept.
+    """
+    _check_home(ground.home)
+    for write in writes:
+        if write.at == "home" and not ground.home.folder.is_dir():
+            continue
+        try:
+            folder = ground.folder(write.at, write.path)
+        except OSError as error:
+            raise RefusedError(f"{ground.shown(write)}: {error.strerror or error}") from error
+        place = ground.shown(write)
+        if reason := folder.refuses():
+            raise RefusedError(f"{folder.path}: {reason}; nothing was written")
+        if write.before is not None and (
+            reason := attributes.foreign(attributes.of(folder, write.name))
+        ):
+            raise RefusedError(
+                f"{place}: {reason}, so its owner could not be kept; nothing was written. "
+                "Run rewriter as that user, or as root"
+            )
+        for source in ground.sources(write):
+            if (stuck := bytecode.stuck(source)) is not None:
+                raise RefusedError(
+                    f"{stuck}: byte code that this user cannot remove, so the old code might go "
+                    "on running; nothing was written"
+                )
+
+
+def _check_home(home: Home) -> None:
+    """Refuse where the record's directory would have to be made and cannot be."""
+    if home.folder.is_dir():
+        if not os.access(home.folder, os.W_OK | os.X_OK):
+            raise RefusedError(
+                f"{home.folder}: the manifest belongs there, and this user cannot write there; "
+                "nothing was written"
+            )
+        return
+    if home.folder.exists() or home.folder.is_symlink():
+        raise RefusedError(f"{home.folder}: the manifest belongs there, but it is no directory")
+    if not os.access(home.folder.parent, os.W_OK | os.X_OK):
+        raise RefusedError(
+            f"{home.folder.parent}: a directory for the manifest cannot be made there by this "
+            "user; nothing was written"
+        )

@@ -1,0 +1,68 @@
+"""One writing command at a time on one package, by a lock in the user's state directory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rewriter.errors import RefusedError
+from rewriter.targets.disk import PACKAGE
+from rewriter.targets.home import Home
+from rewriter.transaction.steps import Step, StepFailed, perform
+
+VARIABLE = "REWRITER_STATE_DIR"
+"""Environment variable that replaces the state directory."""
+
+PATIENCE = 60.0
+"""Seconds to wait for another run. One takes about a second."""
+
+
+def state_directory() -> Path:
+    """Return where locks lie; nothing else is kept there."""
+    if chosen := os.environ.get(VARIABLE):
+        return Path(chosen).expanduser().absolute()
+    from platformdirs import user_state_path
+
+    return user_state_path("sglang-rewriter", appauthor=False)
+
+
+@contextmanager
+def exclusive(home: Home) -> Iterator[None]:
+    """Hold the lock of the package that really lies at a home's root.
+
+    Raises:
+        RefusedError: another run holds it for too long, or the lock cannot be made.
+    """
+    if os.name != "posix":
+        raise RefusedError(
+            "writing into a package needs Linux or macOS; use `apply --output DIR` here"
+        )
+    from filelock import FileLock, Timeout
+
+    real = os.path.realpath(home.root / PACKAGE)
+    name = hashlib.sha256(os.fsencode(real)).hexdigest()[:32]
+    path = state_directory() / "locks" / f"{name}.lock"
+    lock = FileLock(path, timeout=PATIENCE)
+
+    def take() -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+
+    try:
+        perform(Step("lock", str(path), take))
+    except StepFailed as error:
+        if isinstance(error.error, Timeout):
+            raise RefusedError(
+                f"{real}: another run has been at work for {PATIENCE:.0f} s (lock {path}); "
+                "nothing was written"
+            ) from None
+        raise RefusedError(
+            f"{error}; nothing was written. Set {VARIABLE} to a directory that can be written"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,191 @@
+"""After a run that died or failed: finish it where all was done, else undo it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from rewriter.errors import Interrupted, RefusedError
+from rewriter.targets.home import Home
+from rewriter.transaction import bytecode, journal
+from rewriter.transaction.folder import Folder, fingerprint
+from rewriter.transaction.ground import Ground
+from rewriter.transaction.journal import LEFT_NAME, Journal, Noted, new_name, old_name
+from rewriter.transaction.steps import Step, StepFailed, perform
+
+
+def recover(home: Home) -> str:
+    """Finish or undo the run that died in a target, if one did.
+
+    Returns:
+        What was done, in words; empty where no run had died.
+
+    Raises:
+        RefusedError: that run is still alive.
+        Interrupted: it could neither be finished nor undone.
+        TargetError: its journal cannot be read.
+    """
+    found = journal.read(home)
+    if found is None:
+        _sweep(home)
+        return ""
+    descriptor = _claim(home)
+    try:
+        with Ground(home) as ground:
+            told = settle(ground, found)
+    finally:
+        os.close(descriptor)
+    return f"an interrupted {found.command} ({found.process}): {told}"
+
+
+def _claim(home: Home) -> int:
+    """Lock the journal, and so take the dead run's place; return the open file."""
+    descriptor = os.open(home.journal_path, os.O_RDONLY)
+    if journal.hold(descriptor):
+        return descriptor
+    os.close(descriptor)
+    raise RefusedError(
+        f"{home.journal_path}: another run is at work on this package; wait until it is done"
+    )
+
+
+def settle(ground: Ground, found: Journal) -> str:
+    """Finish a published run if all its writes are done, else undo it; say which."""
+    states = {write: _state(ground, found, write) for write in found.writes}
+    if all(state == "new" for state in states.values()) or "closing" in states.values():
+        _all(closing_steps(ground, found))
+        return "everything had been written; it was finished"
+    return put_back(ground, found)
+
+
+def _state(ground: Ground, found: Journal, write: Noted) -> str:
+    """Return ``old``, ``new``, ``closing`` (new, its old content is gone already) or ``other``."""
+    try:
+        folder = ground.folder(write.at, write.path)
+    except OSError:
+        return "old" if write.before is None else "other"
+    name = write.path.rpartition("/")[2]
+    now = fingerprint(folder.look(name))
+    if now == write.before:
+        return "old"
+    if now != write.after:
+        return "other"
+    kept = folder.status(old_name(name, found.token)) is not None
+    return "new" if kept or write.before is None else "closing"
+
+
+def put_back(ground: Ground, found: Journal) -> str:
+    """Undo the writes of a published run, last one first, and say how that went.
+
+    What another process has changed since is left as it is.
+
+    Raises:
+        Interrupted: the operating system refused that as well.
+    """
+    others = [ground.shown(w) for w in found.writes if _state(ground, found, w) == "other"]
+    _all(_undoing_steps(ground, found))
+    _all(closing_steps(ground, found))
+    told = "everything was put back as it was"
+    if others:
+        told = "what it had written was taken back; changed by somebody else and left alone: "
+        told += ", ".join(others)
+    return told
+
+
+def clear(ground: Ground, found: Journal) -> None:
+    """Remove the temporary files of a run that never published its journal."""
+    _all(closing_steps(ground, found))
+
+
+def _all(steps: Iterator[Step]) -> None:
+    try:
+        for step in steps:
+            perform(step)
+    except (StepFailed, OSError) as error:
+        raise Interrupted(
+            f"{error}; the package is between two states until the next `rewriter apply` or "
+            "`rewriter revert` can put that right"
+        ) from error
+
+
+def _undoing_steps(ground: Ground, found: Journal) -> Iterator[Step]:
+    for write in reversed(found.writes):
+        if _state(ground, found, write) != "new":
+            continue
+        folder, name = ground.folder(write.at, write.path), write.path.rpartition("/")[2]
+        place, old = ground.shown(write), old_name(name, found.token)
+        if write.before is None:
+            yield Step("unlink", place, _bound(folder.unlink, name))
+        else:
+            yield Step("rename", place, _bound(folder.rename, old, name))
+        yield Step("sync directory", str(folder.path), folder.sync)
+        for source in ground.sources(write):
+            yield Step("drop byte code", str(source), _bound(bytecode.drop, source))
+
+
+def closing_steps(ground: Ground, found: Journal) -> Iterator[Step]:
+    """Yield the steps that remove a run's temporary files, and its journal last."""
+    home, token = ground.home, found.token
+    folders: dict[Folder, None] = {}
+    for write in found.writes:
+        try:
+            folder = ground.folder(write.at, write.path)
+        except OSError:
+            continue  # an installer has removed it
+        name = write.path.rpartition("/")[2]
+        for left in (new_name(name, token), old_name(name, token)):
+            if folder.status(left) is not None:
+                folders[folder] = None
+                yield Step("unlink", str(folder.path / left), _bound(folder.unlink, left))
+    for folder in folders:
+        yield Step("sync directory", str(folder.path), folder.sync)
+    try:
+        at_home = ground.folder("home", "")
+    except OSError:
+        return
+    temporary = new_name(home.journal, token)
+    if at_home.status(temporary) is not None:
+        yield Step("unlink", str(home.folder / temporary), _bound(at_home.unlink, temporary))
+    if _is_ours(home, found):
+        yield Step("unlink", str(home.journal_path), _bound(at_home.unlink, home.journal))
+        yield Step("sync directory", str(home.folder), at_home.sync)
+    if home.own:
+        yield Step("remove directory", str(home.folder), _bound(_remove_if_empty, home))
+
+
+def _is_ours(home: Home, found: Journal) -> bool:
+    """Tell whether the journal on disk is this run's, not that of one which has been quicker."""
+    there = journal.read(home)
+    return there is not None and there.token == found.token
+
+
+def _remove_if_empty(home: Home) -> None:
+    if home.folder.is_dir() and not any(home.folder.iterdir()):
+        home.folder.rmdir()
+
+
+def _sweep(home: Home) -> None:
+    """Remove the unfinished journals of runs that died before their first change."""
+    try:
+        found = sorted(home.folder.iterdir())
+    except OSError:
+        return
+    for path in found:
+        left = LEFT_NAME.fullmatch(path.name)
+        if left is None or left["name"] != home.journal:
+            continue
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            if journal.hold(descriptor):
+                perform(Step("unlink", str(path), path.unlink))
+        except StepFailed as error:
+            raise RefusedError(f"{error}; nothing was written") from error
+        finally:
+            os.close(descriptor)
+
+
+def _bound(act: Callable[..., object], *arguments: object) -> Callable[[], object]:
+    return lambda: act(*arguments)

@@ -1,0 +1,261 @@
+"""One run: journal, staging, the changes themselves, reading back; or all of it undone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rewriter.errors import RefusedError
+from rewriter.targets.home import Home
+from rewriter.transaction import attributes, bytecode, journal
+from rewriter.transaction.attributes import Attributes
+from rewriter.transaction.folder import Content, Folder, Link, fingerprint
+from rewriter.transaction.ground import Ground, check
+from rewriter.transaction.journal import Journal, Noted, Write, new_name, old_name
+from rewriter.transaction.recovery import clear, closing_steps, put_back
+from rewriter.transaction.steps import Step, StepFailed, perform
+
+
+class Moved(Exception):
+    """The target is no longer what the run was planned for."""
+
+
+class Run:
+    """All-or-nothing change of some names of one target.
+
+    The order: the journal, durable; every new file under a temporary name, complete and durable;
+    a second name for every old file; then only renames, each after a last look at what it
+    replaces; reading back; then the second names and the journal go. So a full disk is met
+    before the first change, and undoing takes no space.
+    """
+
+    def __init__(
+        self, home: Home, command: str, writes: tuple[Write, ...], identity: tuple[object, ...]
+    ) -> None:
+        """Prepare a run; nothing is done yet.
+
+        Args:
+            home: where the target's record lies.
+            command: ``apply`` or ``revert``.
+            writes: in the order in which they are to be done.
+            identity: of the home, when the run was planned.
+        """
+        self.home = home
+        self.writes = writes
+        self._identity = identity
+        self._ground = Ground(home)
+        self._held = -1
+        self._published = False
+        self.journal = Journal(
+            command,
+            secrets.token_hex(4),
+            journal.describe_process(),
+            tuple(Noted(w.at, w.path, fingerprint(w.before), fingerprint(w.after)) for w in writes),
+        )
+
+    def carry_out(self) -> None:
+        """Do it.
+
+        Raises:
+            RefusedError: it could not be done; everything is as before.
+            Interrupted: it could not be done, nor be undone; the next writing command will.
+        """
+        with self._ground:
+            check(self._ground, self.writes)
+            try:
+                for step in self.steps():
+                    perform(step)
+            except (StepFailed, Moved, OSError) as failure:
+                told = self._give_up()
+                raise RefusedError(f"{failure}; {told}") from failure
+            except BaseException:
+                self._give_up()
+                raise
+            finally:
+                if self._held >= 0:
+                    os.close(self._held)
+
+    def _give_up(self) -> str:
+        """Undo what was done and say so."""
+        if self._published:
+            return put_back(self._ground, self.journal)
+        clear(self._ground, self.journal)
+        return "nothing was written"
+
+    def steps(self) -> Iterator[Step]:
+        """Yield every step, in order."""
+        home = self.home
+        if not home.folder.is_dir():
+            yield Step("make directory", str(home.folder), home.folder.mkdir)
+        yield from self._journal_steps()
+        for write in self.writes:
+            yield from self._staging_steps(write)
+        for write in self.writes:
+            yield from self._backup_steps(write)
+        yield from self._sync_steps()
+        for write in self.writes:
+            yield from self._change_steps(write)
+        yield from self._verify_steps()
+        yield from closing_steps(self._ground, self.journal)
+
+    def _journal_steps(self) -> Iterator[Step]:
+        home, name = self.home, self.home.journal
+        temporary = new_name(name, self.journal.token)
+        place = str(home.journal_path)
+        held: list[int] = []
+
+        def create() -> None:
+            held.append(self._at_home().create(temporary))
+            os.fchmod(held[0], 0o644)
+            self._held = held[0]  # kept open and locked: it says that the run is alive
+            journal.hold(held[0])
+
+        def publish() -> None:
+            self._at_home().link(temporary, name)  # fails if another run has been quicker
+            self._published = True
+            self._at_home().unlink(temporary)
+
+        yield Step("create", place, create)
+        yield Step("write", place, lambda: _write(held[0], self.journal.dump()))
+        yield Step("sync", place, lambda: os.fsync(held[0]))
+        yield Step("rename", place, publish)
+        yield Step("sync directory", str(home.folder), lambda: self._at_home().sync())
+
+    def _staging_steps(self, write: Write) -> Iterator[Step]:
+        folder, name = self._folder(write), new_name(write.name, self.journal.token)
+        place, content = str(folder.path / name), write.after
+        if content is None:
+            return
+        if isinstance(content, Link):
+            text = content.text
+            yield Step("create", place, lambda: folder.symlink(text, name))
+            return
+        opened: list[int] = []
+        raw = content
+
+        def finish() -> None:
+            os.fsync(opened[0])
+            os.close(opened.pop())
+
+        yield Step("create", place, lambda: opened.append(folder.create(name)))
+        try:
+            yield Step("write", place, lambda: _write(opened[0], raw))
+            yield Step(
+                "keep attributes",
+                place,
+                lambda: attributes.keep(opened[0], self._attributes(write)),
+            )
+            yield Step("sync", place, finish)
+        finally:
+            if opened:
+                os.close(opened.pop())
+
+    def _backup_steps(self, write: Write) -> Iterator[Step]:
+        if write.before is not None:
+            folder, old = self._folder(write), old_name(write.name, self.journal.token)
+            yield Step(
+                "back up", str(folder.path / old), lambda: _second_name(folder, write.name, old)
+            )
+
+    def _sync_steps(self) -> Iterator[Step]:
+        for folder in dict.fromkeys(self._folder(write) for write in self.writes):
+            yield Step("sync directory", str(folder.path), folder.sync)
+
+    def _change_steps(self, write: Write) -> Iterator[Step]:
+        folder, token, place = self._folder(write), self.journal.token, self._ground.shown(write)
+
+        def compare() -> None:
+            if folder.look(write.name) != write.before:
+                raise Moved(f"{place}: changed by another process while this run was at work")
+
+        yield Step("compare", place, compare)
+        if write.after is None:
+            yield Step("unlink", place, lambda: folder.unlink(write.name))
+        else:
+            new = new_name(write.name, token)
+            yield Step("rename", place, lambda: folder.rename(new, write.name))
+        yield Step("sync directory", str(folder.path), folder.sync)
+        for source in self._ground.sources(write):
+            yield Step("drop byte code", str(source), _dropping(source))
+
+    def _verify_steps(self) -> Iterator[Step]:
+        """Read every file back by the path under which it is imported."""
+        for write in self.writes:
+            yield Step("verify", self._ground.shown(write), self._verifying(write))
+
+        def same() -> None:
+            if self.home.identity() != self._identity:
+                raise Moved(
+                    f"{self.home.folder}: the package was installed, upgraded or removed while "
+                    "this run was at work"
+                )
+
+        yield Step("verify", str(self.home.folder), same)
+
+    def _verifying(self, write: Write) -> Callable[[], None]:
+        place = self._ground.place(write)
+
+        def verify() -> None:
+            if _content(place) != write.after:
+                raise Moved(f"{place}: holds something else than what was just written")
+
+        return verify
+
+    def _attributes(self, write: Write) -> Attributes:
+        if write.before is not None:
+            return attributes.of(self._folder(write), write.name)
+        if write.like is not None:
+            folder = self._ground.folder("root", write.like)
+            return attributes.plain(attributes.of(folder, write.like.rpartition("/")[2]))
+        return attributes.new(self._folder(write))
+
+    def _folder(self, write: Write) -> Folder:
+        return self._ground.folder(write.at, write.path)
+
+    def _at_home(self) -> Folder:
+        return self._ground.folder("home", "")
+
+
+def _write(descriptor: int, raw: bytes) -> None:
+    rest = memoryview(raw)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _second_name(folder: Folder, name: str, old: str) -> None:
+    """Give a file a second name; a copy where the file system has no hard links."""
+    try:
+        folder.link(name, old)
+        return
+    except FileExistsError:
+        raise
+    except OSError:
+        content = folder.look(name)
+    if isinstance(content, Link):
+        folder.symlink(content.text, old)
+        return
+    assert content is not None
+    kept = attributes.of(folder, name)
+    descriptor = folder.create(old)
+    try:
+        _write(descriptor, content)
+        attributes.keep(descriptor, kept)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _dropping(source: Path) -> Callable[[], None]:
+    return lambda: bytecode.drop(source)
+
+
+def _content(place: Path) -> Content:
+    """Return what a path holds, by the path alone: a folder may have been replaced since."""
+    if place.is_symlink():
+        return Link(os.fspath(place.readlink()))
+    try:
+        return place.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None

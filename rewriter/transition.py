@@ -1,0 +1,214 @@
+"""From what stands on disk to another list of codemods: which bytes go where, proved by what.
+
+What stands on disk is a function of the pristine bytes and an ordered list of codemods. So every
+change, ``apply``, ``revert`` or a newer version over an older one, is the same: find the pristine
+bytes, prove them, put the new list in. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from rewriter import catalog, manifest
+from rewriter.codemod import Codemod
+from rewriter.errors import RefusedError
+from rewriter.model import SATISFIED, Change, State
+from rewriter.originals import Original, original
+from rewriter.recording import Planned, Proof, manifest_of, writes_of
+from rewriter.targets.home import Home
+from rewriter.transaction import Write
+from rewriter.witness import doubts, take
+
+if TYPE_CHECKING:
+    from rewriter.leftovers import Leftover
+    from rewriter.session import Session
+    from rewriter.states import Survey
+
+
+class Transition(NamedTuple):
+    """A planned change of one target.
+
+    Attributes:
+        writes: what to do, in order; empty where nothing is to be done.
+        changes: the files of the package among them, as bytes, for reports.
+        codemods: the names that are applied afterwards.
+        proofs: what is known of each module's pristine bytes.
+        identity: of the home, when this was planned.
+    """
+
+    writes: tuple[Write, ...]
+    changes: tuple[Change, ...]
+    codemods: tuple[str, ...]
+    proofs: Mapping[str, Proof]
+    identity: tuple[object, ...]
+
+
+class Planner:
+    """Plans one transition of one target."""
+
+    def __init__(self, session: Session, survey: Survey) -> None:
+        assert survey.home is not None
+        self.session = session
+        self.target = session.target
+        self.home: Home = survey.home
+        self.manifest = survey.manifest
+
+    def plan(
+        self,
+        present: Sequence[Codemod],
+        wanted: Sequence[Codemod],
+        left: Iterable[Leftover] = (),
+        *,
+        accept_unproven: bool = False,
+    ) -> Transition:
+        """Plan the way from the codemods that are in the files to those that shall be.
+
+        Args:
+            present: those whose edits the files may hold, in the order of their application.
+            wanted: those that shall be applied afterwards, in order.
+            left: files of ours to remove as well.
+            accept_unproven: apply to files that no witness proves.
+
+        Raises:
+            RefusedError: a file is not proven, our lines in it were edited, or a codemod that
+                should stay would not apply any more.
+        """
+        identity = self.home.identity()
+        originals = self._originals(present, wanted)
+        proofs = {path: self._proof(path, found) for path, found in originals.items()}
+        self._demand_proof(originals, proofs, wanted, accept_unproven)
+        contents = self._contents(originals, wanted)
+        gone = self._gone(present, wanted)
+        planned = Planned(self.target, self.home, self.manifest, originals, proofs, contents, gone)
+        made = manifest_of(planned, wanted)
+        writes = writes_of(planned, wanted, made, tuple(left))
+        changes = tuple(
+            Change(path, self.target.read(path), contents.get(path, found.raw))
+            for path, found in originals.items()
+        )
+        changes += tuple(
+            Change(path, self.target.read(path), contents.get(path))
+            for path in dict.fromkeys([*(contents.keys() - originals.keys()), *gone])
+        )
+        return Transition(
+            writes,
+            tuple(change for change in changes if change.before != change.after),
+            tuple(held.name for held in made.codemods) if made is not None else (),
+            proofs,
+            identity,
+        )
+
+    # --- pristine bytes, and what proves them ----------------------------------------------
+
+    def _originals(
+        self, present: Sequence[Codemod], wanted: Sequence[Codemod]
+    ) -> dict[str, Original]:
+        paths = dict.fromkeys(path for c in (*present, *wanted) for path in c.files())
+        if self.manifest is not None:
+            paths |= dict.fromkeys(p for p, e in self.manifest.files.items() if e.before)
+        found: dict[str, Original] = {}
+        for path in paths:
+            raw = self.target.read(path)
+            if raw is not None:
+                entry = self.manifest.files.get(path) if self.manifest is not None else None
+                found[path] = original(path, raw, entry, present)
+        return found
+
+    def _proof(self, path: str, found: Original) -> Proof:
+        entry = self.manifest.files.get(path) if self.manifest is not None else None
+        if entry is not None and entry.witness is not None and found.ours:
+            return Proof(entry.witness, entry.witness.proves(found.raw))
+        names = [name for name in catalog.names() if path in catalog.load(name).files()]
+        witness = take(self.target, path, found.raw, names)
+        return Proof(witness, witness is not None)
+
+    def _demand_proof(
+        self,
+        originals: Mapping[str, Original],
+        proofs: Mapping[str, Proof],
+        wanted: Sequence[Codemod],
+        accept_unproven: bool,
+    ) -> None:
+        """Refuse to build on bytes that nothing proves."""
+        for path, found in originals.items():
+            proof = proofs[path]
+            if proof.holds:
+                continue
+            if found.partial:
+                raise RefusedError(
+                    f"{path}: only some of our edits are in it ({found.partial}), and what "
+                    "remains without them is not the original file; nothing was written. "
+                    "Restore the file from its package or commit, then `rewriter revert`"
+                )
+            needed = any(path in codemod.files() for codemod in wanted)
+            if needed and not accept_unproven:
+                raise RefusedError(
+                    f"{path} is not known to be as shipped: {self._doubts(path, found, proof)}; "
+                    "nothing was written. Restore it, or accept it as it is with "
+                    "--accept-unproven: a revert then gives these bytes back"
+                )
+
+    def _doubts(self, path: str, found: Original, proof: Proof) -> str:
+        if proof.witness is not None:
+            return f"without our edits it is not what {proof.witness} stands for"
+        return doubts(self.home, path, found.raw)
+
+    # --- the new list ----------------------------------------------------------------------
+
+    def _contents(
+        self, originals: Mapping[str, Original], wanted: Sequence[Codemod]
+    ) -> dict[str, bytes]:
+        """Return every module's bytes, and the wanted companions', with the new list in them."""
+        from rewriter.judge import changes
+
+        now: dict[str, bytes | None] = {path: found.raw for path, found in originals.items()}
+        brought = {c.path for codemod in wanted for c in codemod.companions}
+
+        def read(path: str) -> bytes | None:
+            if path in brought:
+                return None
+            return now[path] if path in now else self.target.read(path)
+
+        put_in: list[Codemod] = []
+        for codemod in wanted:
+            paths = [*codemod.files(), *(c.path for c in codemod.companions)]
+            found = self.session.judge(codemod, {path: read(path) for path in paths})
+            if found.state is not State.READY:
+                if found.state in SATISFIED:
+                    continue
+                raise RefusedError(
+                    f"{codemod.name} is {found.state} on the original files: {found.reason}; "
+                    "nothing was written"
+                )
+            put_in.append(codemod)
+            if len(wanted) > 1:
+                now.update({c.path: c.after for c in changes([codemod], read)})
+        pristine: dict[str, bytes | None] = {p: found.raw for p, found in originals.items()}
+        now = dict(pristine)
+        now.update({change.path: change.after for change in changes(put_in, read)})
+        return {path: raw for path, raw in now.items() if raw is not None}
+
+    def _gone(self, present: Sequence[Codemod], wanted: Sequence[Codemod]) -> tuple[str, ...]:
+        """Return the companions to remove. One that somebody edited is neither that nor replaced.
+
+        Raises:
+            RefusedError: a companion is not as we wrote it.
+        """
+        known = {c.path for codemod in present for c in codemod.companions}
+        if self.manifest is not None:
+            known |= {path for held in self.manifest.codemods for path in held.companions}
+        stays = {c.path for codemod in wanted for c in codemod.companions}
+        for path in sorted(known | stays):
+            raw = self.target.read(path)
+            entry = self.manifest.files.get(path) if self.manifest is not None else None
+            if raw is None or (entry is not None and manifest.sha256(raw) == entry.after):
+                continue
+            version = catalog.companion_version(raw)
+            if version is None or not version[2]:
+                whose = "was edited" if version else "is not ours"
+                raise RefusedError(
+                    f"{path} {whose}, so it is neither replaced nor removed; nothing was "
+                    "written. Move it away, or remove it, and try again"
+                )
+        return tuple(p for p in sorted(known - stays) if self.target.read(p) is not None)
