@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isnan, prod
 from statistics import fmean, pstdev
 
 from rewriter.probes.trace.families import CAST_COPY, FA3, MLA, Family, family_of
@@ -183,7 +183,7 @@ def _frames(timeline: Timeline, casts: Sequence[int]) -> dict[str, int]:
     spans = timeline.recording.frames
     names = list(spans.names)
     found: Counter[str] = Counter()
-    moments = sorted(timeline.launched[at] for at in casts)
+    moments = sorted(at for at in map(timeline.launched.__getitem__, casts) if not isnan(at))
     if not names or not moments:
         return {}
     near = [

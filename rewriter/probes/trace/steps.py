@@ -78,27 +78,30 @@ class Steps:
     proofs: tuple[Proof, ...]
 
 
-def find_steps(timeline: Timeline, *, truncated: bool, layers: int | None, calls: int) -> Steps:
+def find_steps(
+    timeline: Timeline, *, truncated: bool, layers: int | None, layer_calls: Sequence[int]
+) -> Steps:
     """Find the steps of a recording.
 
     Args:
         timeline: the recording.
         truncated: the file has no end, so that its last step is not whole.
         layers: attention layers, if known.
-        calls: launches, over the whole trace, of a kernel that runs once a layer.
+        layer_calls: the launches of a kernel that runs once a layer, in the order of time.
     """
-    answers = [_annotations(timeline), _graphs(timeline), _period(timeline)]
-    by_count = _count(calls, layers)
+    answers = [
+        _annotations(timeline),
+        _graphs(timeline),
+        _period(timeline),
+        _count(timeline, layer_calls, layers),
+    ]
     way, steps = next(((proof.way, place()) for proof, place in answers if place), (None, []))
     label, taken, others = _chosen(steps)
     ragged = truncated or not timeline.recording.complete
     whole, dropped = _without_ends(taken, ragged=ragged)
     seen = len(taken)
-    if way is None and by_count.steps:
-        way, seen = Way.COUNT, round(by_count.steps)
     every = seen + sum(others.values())
-    proofs = (*(proof for proof, _ in answers), by_count)
-    judged = tuple(replace(p, agrees=_agrees(p, seen, every)) for p in proofs)
+    judged = tuple(_judged(proof, seen, every) for proof, _ in answers)
     return Steps(way, label, tuple(whole), seen, tuple(dropped), others, judged)
 
 
@@ -159,19 +162,29 @@ def _closed(steps: list[Step], length: int) -> list[Step]:
     return steps[:-1] if steps and len(steps[-1].kernels) < _WHOLE * length else steps
 
 
-def _count(calls: int, layers: int | None) -> Proof:
+def _count(timeline: Timeline, calls: Sequence[int], layers: int | None) -> _Answer:
     if not layers:
-        return Proof(Way.COUNT, None, "the number of layers is not known (--model)")
+        return Proof(Way.COUNT, None, "the number of layers is not known (--model)"), None
     if not calls:
-        return Proof(Way.COUNT, None, "no kernel that runs once a layer was recognised")
-    return Proof(Way.COUNT, calls / layers, f"{calls:,} calls / {layers} layers")
+        return Proof(Way.COUNT, None, "no kernel that runs once a layer was recognised"), None
+    starts = [timeline.recording.start[at] for at in calls[:: layers or 1]]
+    full = len(calls) // layers
+    return (
+        Proof(Way.COUNT, len(calls) / layers, f"{len(calls):,} calls / {layers} layers"),
+        lambda: by_start(timeline, Marks.silent(starts))[:full],
+    )
 
 
-def _agrees(proof: Proof, seen: int, every: int) -> bool | None:
+def _judged(proof: Proof, seen: int, every: int) -> Proof:
     """Compare with the steps taken, or with those of all labels; a part of one at each end."""
     if proof.steps is None or not seen:
-        return None
-    return any(number - 1 < proof.steps < number + 2 for number in {seen, every})
+        return proof
+    agrees = any(number - 1 < proof.steps < number + 2 for number in {seen, every})
+    several = round(proof.steps / seen)
+    if agrees or several < 2 or abs(proof.steps / several - seen) >= 1:
+        return replace(proof, agrees=agrees)
+    # A replay for a part of the model, or layers that look like each other.
+    return replace(proof, agrees=False, note=f"{proof.note}; {several} a step")
 
 
 def _chosen(steps: Sequence[Step]) -> tuple[Label, list[Step], dict[Label, int]]:
