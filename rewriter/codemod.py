@@ -156,8 +156,11 @@ def _last_import(definition: Definition) -> Iterable[Match]:
     import libcst as cst
 
     for statement in reversed(definition.module.body):
-        if isinstance(statement, cst.SimpleStatementLine) and isinstance(
-            statement.body[0], (cst.Import, cst.ImportFrom)
-        ):
+        if not isinstance(statement, cst.SimpleStatementLine):
+            continue
+        imports = [isinstance(small, (cst.Import, cst.ImportFrom)) for small in statement.body]
+        if all(imports):
             return [Match(statement)]
+        if any(imports):
+            raise Drift("the last import shares its line with another statement", statement)
     raise Drift("no import at the top of the module")

@@ -31,6 +31,10 @@ _LAYOUT: tuple[type, ...] = (
     cst.Dot,
 )
 
+_LAYOUT_FIELDS = frozenset(
+    {"lpar", "rpar", "leading_lines", "lines_after_decorators", "header", "footer", "indent"}
+)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -153,7 +157,7 @@ def _same(pattern: Any, node: Any, holes: dict[str, cst.CSTNode]) -> bool:
 
 
 def _is_layout(name: str, left: Any, right: Any) -> bool:
-    if name in ("lpar", "rpar", "leading_lines", "lines_after_decorators", "header", "footer"):
+    if name in _LAYOUT_FIELDS:
         return True
     return any(isinstance(value, _LAYOUT) for value in (left, right))
 
@@ -172,7 +176,7 @@ def _same_all(pattern: Sequence[Any], node: Sequence[Any], holes: dict[str, cst.
 def _difference(expected: list[str], found: list[str]) -> str:
     matcher = difflib.SequenceMatcher(None, expected, found)
     for tag, i, j, k, m in matcher.get_opcodes():
-        if tag != "equal":
+        if tag != "equal" and expected[i:j] != ["_"]:  # a hole takes what it finds
             want, have = " ".join(expected[i:j]), " ".join(found[k:m])
             return f"expected `{want or 'nothing'}`, found `{have or 'nothing'}`"
     return "the same tokens in another structure"
