@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rewriter.codemod import Codemod
 from rewriter.model import FINE, State, Verdict
-from rewriter.targets.history import Commit
+from rewriter.targets.commits import Commit
 
 Origin = tuple[str, "Commit | None"]
 """The revision that brought a state: its label, and its commit where it is one."""

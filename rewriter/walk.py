@@ -17,8 +17,9 @@ from rewriter import __version__, verdicts
 from rewriter.codemod import Codemod
 from rewriter.errors import TargetError
 from rewriter.targets import history as history_module
+from rewriter.targets.commits import Commit, Span, Tree
 from rewriter.targets.disk import PACKAGE
-from rewriter.targets.history import Commit, History, Span, Tree
+from rewriter.targets.history import History
 from rewriter.targets.version import VERSION_FILES, source_version
 
 Files = dict[str, str]
@@ -172,9 +173,10 @@ def _own_code() -> bytes:
 
 def _load(path: Path) -> list[Point] | None:
     try:
-        return [_read_point(value) for value in json.loads(path.read_bytes())]
-    except (OSError, ValueError, KeyError, TypeError):
+        points = [_read_point(value) for value in json.loads(path.read_bytes())]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+    return points or None
 
 
 def _read_point(value: dict[str, Any]) -> Point:

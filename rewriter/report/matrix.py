@@ -8,7 +8,7 @@ from typing import Any
 from rewriter.model import State
 from rewriter.report.text import cut, paint
 from rewriter.rows import Episode, Matrix, Origin, Row
-from rewriter.targets.history import Commit
+from rewriter.targets.commits import Commit
 from rewriter.verdicts import as_json
 
 _WIDTH = 80

@@ -7,83 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 
 from rewriter.errors import TargetError, UsageError
+from rewriter.targets.commits import PREFIXES, Commit, Span, Tree
 from rewriter.targets.disk import PACKAGE, absolute
 from rewriter.targets.processes import GitError, Reader, Repository, missing
-
-PREFIXES = ("python/", "")
-"""Where the package's parent may be in a tree, as a Revision looks for it."""
 
 _FORMAT = "%H%x00%P%x00%cI%x00%s"
 _LINK = b"120000"
 _LONGEST_LINK = 4096
 """Bytes; no path is longer on Linux, so only blobs up to this size can be links."""
-
-
-@dataclass(frozen=True)
-class Commit:
-    """One commit.
-
-    Attributes:
-        id: full.
-        date: when it was committed, ISO 8601 with its own offset from UTC.
-        subject: the first line of its message.
-        parents: full ids.
-    """
-
-    id: str
-    date: str
-    subject: str
-    parents: tuple[str, ...] = ()
-
-    @property
-    def short(self) -> str:
-        """The first ten digits of the id."""
-        return self.id[:10]
-
-
-@dataclass(frozen=True)
-class Span:
-    """A range of commits, resolved.
-
-    Attributes:
-        tip: the full id of its last commit.
-        name: what the user called that commit.
-        base: the full id of the commit that is left out with its ancestors; None for a whole
-            history.
-        base_name: what the user called that one.
-        after: commits before this second of the epoch are left out.
-        cut: the commits at which a shallow clone ends: their parents are not known.
-    """
-
-    tip: str
-    name: str
-    base: str | None = None
-    base_name: str = ""
-    after: int | None = None
-    cut: frozenset[str] = frozenset()
-
-    @property
-    def limits(self) -> list[str]:
-        """The arguments by which git limits a log to this range."""
-        since = [] if self.after is None else [f"--max-age={self.after}"]
-        return [*since, self.tip, *([] if self.base is None else [f"^{self.base}"])]
-
-
-@dataclass(frozen=True)
-class Tree:
-    """Some files of one commit.
-
-    Attributes:
-        prefix: where the package's parent is in the tree: ``python/`` or empty.
-        blobs: their ids by path; a file that is not there is left out.
-    """
-
-    prefix: str = PREFIXES[0]
-    blobs: dict[str, str] = field(default_factory=dict)
 
 
 class History:
@@ -115,7 +49,12 @@ class History:
         """
         base, dots, tip = revs.strip().rpartition("..")
         ends = [tip or "HEAD", *([base or "HEAD"] if dots else [])]
-        if not revs.strip() or base.endswith(".") or any(end.startswith("-") for end in ends):
+        if (
+            not revs.strip()
+            or ".." in base
+            or base.endswith(".")
+            or any(end.startswith("-") for end in ends)
+        ):
             raise UsageError(f"--revs {revs!r}: expected A..B, or one commit, tag or branch")
         asked = (f"{end}^{{commit}}" for end in ends)
         try:
@@ -242,12 +181,22 @@ class History:
         shown = ("--no-patch", "--no-color", "--no-show-signature", "--encoding=UTF-8")
         told = self._git.run("log", *shown, f"--format={_FORMAT}", *arguments, stdin=stdin)
         fields = (line.split("\0") for line in told.decode("utf-8", "replace").split("\n") if line)
-        return [Commit(oid, date, text, tuple(up.split())) for oid, up, date, text in fields]
+        # Git 2.45 and later write "Z" for UTC; rows are the same whatever git there is.
+        return [
+            Commit(oid, date.replace("Z", "+00:00"), text, tuple(up.split()))
+            for oid, up, date, text in fields
+        ]
 
     def _lookup(self, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """Return the blob ids of files in commits; what is not there, or no file, is left out."""
         lines = "".join(f"{commit}:{path}\n" for commit, path in places).encode()
-        told = self._git.run("cat-file", "--batch-check", stdin=lines).decode("utf-8", "replace")
+        try:
+            told = self._git.run("cat-file", "--batch-check", stdin=lines).decode(
+                "utf-8", "replace"
+            )
+        except GitError as error:  # A partial clone asks its origin for what it lacks.
+            what = "an object of the range"
+            raise TargetError(missing(self.repository, what, error.complaint)) from None
         found: dict[tuple[str, str], str] = {}
         files: set[str] = set()
         for place, line in zip(places, told.splitlines(), strict=True):
@@ -304,4 +253,4 @@ class History:
 
 
 def _seconds(commit: Commit) -> float:
-    return datetime.fromisoformat(commit.date.replace("Z", "+00:00")).timestamp()
+    return datetime.fromisoformat(commit.date).timestamp()
