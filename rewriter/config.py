@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from rewriter.errors import UsageError
 
-_KEYS = frozenset({"codemods"})
+_OPTIONS = ("force-version", "keep-going", "accept-unproven")
+
+_KEYS = frozenset({"codemods", *_OPTIONS})
 
 
 class Config(NamedTuple):
@@ -17,10 +19,14 @@ class Config(NamedTuple):
     Attributes:
         codemods: names, in the order in which they are applied.
         path: the file it came from, or None.
+        force_version, keep_going, accept_unproven: as if the option were given.
     """
 
     codemods: tuple[str, ...] = ()
     path: Path | None = None
+    force_version: bool = False
+    keep_going: bool = False
+    accept_unproven: bool = False
 
 
 def load(directory: Path | None = None) -> Config:
@@ -61,4 +67,8 @@ def _config(path: Path, table: dict[str, Any]) -> Config:
         raise UsageError(f"{path}: `codemods` must be a list of names, not {codemods!r}")
     if len(set(codemods)) != len(codemods):
         raise UsageError(f"{path}: `codemods` names one twice: {codemods}")
-    return Config(tuple(codemods), path)
+    options = [table.get(key, False) for key in _OPTIONS]
+    for key, value in zip(_OPTIONS, options, strict=True):
+        if not isinstance(value, bool):
+            raise UsageError(f"{path}: `{key}` must be true or false, not {value!r}")
+    return Config(tuple(codemods), path, *options)

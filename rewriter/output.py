@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rewriter import __version__
+from rewriter import catalog, manifest
+from rewriter.codemod import Codemod
 from rewriter.errors import RefusedError
 from rewriter.model import Change, Verdict
+from rewriter.witness import take, unproven
 
 if TYPE_CHECKING:
     from rewriter.targets import Target
@@ -47,24 +47,40 @@ def write(
         place = directory / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(raw)
-    manifest = {
-        "schema": 1,
-        "tool": f"rewriter {__version__}",
-        "target": {"kind": target.kind, "location": target.location, "version": target.version},
-        "codemods": [v.codemod for v in verdicts],
-        "files": {
-            c.path: {"before": _sha256(c.before), "after": _sha256(c.after)} for c in changes
-        },
-        "full": full,
-    }
+    record = manifest.Manifest(
+        manifest.TOOL,
+        target.version,
+        tuple(_held(catalog.load(v.codemod), changes) for v in verdicts),
+        {change.path: _entry(target, change, verdicts) for change in changes},
+    )
     place = directory / MANIFEST
     place.parent.mkdir(exist_ok=True)
-    place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    place.write_bytes(record.dump())
     return sorted(contents)
 
 
-def _sha256(raw: bytes | None) -> str | None:
-    return None if raw is None else hashlib.sha256(raw).hexdigest()
+def _held(codemod: Codemod, changes: Sequence[Change]) -> manifest.Held:
+    changed = {change.path: change.after for change in changes}
+    versions: dict[str, str] = {}
+    for companion in codemod.companions:
+        known = catalog.companion_version(changed.get(companion.path) or b"")
+        versions[companion.path] = f"{known[0]} {known[1]}" if known else companion.source
+    files = tuple(path for path in codemod.files() if path in changed)
+    return manifest.Held(codemod.name, files, versions, codemod.requires)
+
+
+def _entry(target: Target, change: Change, verdicts: Sequence[Verdict]) -> manifest.FileRecord:
+    """Return what the record says of a file, so that `status` and `revert` work on the output."""
+    assert change.after is not None
+    after = manifest.sha256(change.after)
+    if change.before is None:
+        return manifest.FileRecord(None, after, 0o644)
+    names = [verdict.codemod for verdict in verdicts]
+    witness = take(target, change.path, change.before, names) or unproven(change.before)
+    undo = manifest.pieces(change.before, change.after)
+    return manifest.FileRecord(
+        manifest.sha256(change.before), after, 0o644, undo=undo, witness=witness
+    )
 
 
 def _claim(directory: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ def older_than(root: Path, changed: Iterable[str]) -> list[Running]:
     return sorted(found)
 
 
-def sentence(found: list[Running]) -> str:
+def sentence(found: Sequence[Running]) -> str:
     """Return the hint."""
     pids = ", ".join(str(running.pid) for running in found[:5])
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""

@@ -71,6 +71,18 @@ class Session:
         return {"kind": target.kind, "location": target.location, "version": target.version}
 
 
+def opened(target: Target, names: Iterable[str] | None, force_version: bool) -> Session:
+    """Return the session of a command line, with what the configuration adds to it.
+
+    Raises:
+        CatalogError: a codemod is unknown or malformed.
+        UsageError: the configuration is malformed.
+    """
+    from rewriter import config
+
+    return Session(target, choose(names), force_version or config.load().force_version)
+
+
 def choose(names: Iterable[str] | None) -> tuple[Codemod, ...]:
     """Return the codemods that a command line or the configuration names, required ones first.
 
@@ -113,4 +125,4 @@ def partition(found: list[Verdict]) -> tuple[list[Verdict], list[Verdict], list[
     return todo, satisfied, rest
 
 
-__all__ = ["Session", "SourceError", "choose", "in_order", "partition"]
+__all__ = ["Session", "SourceError", "choose", "in_order", "opened", "partition"]

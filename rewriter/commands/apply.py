@@ -38,11 +38,14 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Apply codemods, all of them or none, to a target or into a directory of its own."""
+    from rewriter import config
     from rewriter.report.progress import fetching
-    from rewriter.session import Session, choose
+    from rewriter.session import opened
 
     target = options.resolve(None if as_json else fetching())
-    session = Session(target, choose(codemods), force_version)
+    session = opened(target, codemods, force_version)
+    wanted = config.load()
+    keep_going = keep_going or wanted.keep_going
     if output is not None:
         raise typer.Exit(_into_directory(session, output, full, dry_run, keep_going, as_json))
     if full:
@@ -52,7 +55,10 @@ def run(
 
     with writing(target, dry_run=dry_run) as recovered:
         done = install(
-            session, dry_run=dry_run, keep_going=keep_going, accept_unproven=accept_unproven
+            session,
+            dry_run=dry_run,
+            keep_going=keep_going,
+            accept_unproven=accept_unproven or wanted.accept_unproven,
         )
     applied = any(verdict.state is State.APPLIED for verdict in done.sorted.satisfied)
     code = 0 if done.sorted.todo or applied else 1
@@ -107,7 +113,7 @@ def _print(session: Session, done: Installed, dry_run: bool) -> None:
         return
     for line in pristine_lines(done.transition.proofs):
         typer.echo(line)
-    for line in written_lines(done.transition, dry_run=dry_run):
+    for line in written_lines(done.transition, session.target, dry_run=dry_run):
         typer.echo(line)
     if dry_run:
         return

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rewriter.commands.options import Codemods, ForceVersion, Json, TargetOptions, with_target
 from rewriter.model import FINE, State
+
+if TYPE_CHECKING:
+    from rewriter.processes import Running
+    from rewriter.session import Session
 
 
 @with_target
@@ -26,16 +31,18 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Exit 0 if every codemod is ready, applied, upstream or not needed; else 1."""
-    from rewriter.session import Session, choose
+    from rewriter.session import opened
 
-    session = Session(options.resolve(_progress(as_json)), choose(codemods), force_version)
+    session = opened(options.resolve(_progress(as_json)), codemods, force_version)
     found = session.verdicts()
     wanted = frozenset({require}) if require else FINE
     code = 0 if all(verdict.state in wanted for verdict in found) else 1
+    running = _running(session) if require is State.APPLIED and not code else ()
     if as_json:
         from rewriter.report.jsons import document
 
-        typer.echo(document("check", session.described(), found, exit_code=code))
+        more: dict[str, Any] = {"running": [one._asdict() for one in running]} if require else {}
+        typer.echo(document("check", session.described(), found, exit_code=code, **more))
         raise typer.Exit(code)
     from rewriter.report.text import colourful, verdict_lines
 
@@ -46,7 +53,24 @@ def run(
     if require and code:
         states = ", ".join(f"{v.codemod} is {v.state}" for v in found if v.state is not require)
         typer.echo(f"required: {require}; {states}")
+    if running:
+        from rewriter.processes import sentence
+
+        typer.echo(sentence(running))
     raise typer.Exit(code)
+
+
+def _running(session: Session) -> Sequence[Running]:
+    """Return the servers that may still run what was on disk before; a hint, not part of the gate.
+
+    A gate that runs before the server starts finds none.
+    """
+    from rewriter.processes import older_than
+    from rewriter.targets.home import home_of
+
+    home = home_of(session.target)
+    paths = [path for codemod in session.codemods for path in codemod.files()]
+    return older_than(home.root, paths) if home is not None else ()
 
 
 def target_line(location: str, version: str | None) -> str:

@@ -20,9 +20,9 @@ def run(
     """Print what apply would change. What is not ready is told on standard error."""
     from rewriter.report.diff import unified
     from rewriter.report.text import colourful, diff_lines, verdict_lines
-    from rewriter.session import Session, choose
+    from rewriter.session import opened
 
-    session = Session(options.resolve(), choose(codemods), force_version)
+    session = opened(options.resolve(), codemods, force_version)
     found = session.verdicts()
     ready = [c for c, v in zip(session.codemods, found, strict=True) if v.state is State.READY]
     diff = b""

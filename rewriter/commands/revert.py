@@ -24,6 +24,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Restore every byte, remove what came along, and prove the result."""
+    from rewriter import config
     from rewriter.commands.writing import told, writing
     from rewriter.removing import chosen, remove
     from rewriter.report.progress import fetching
@@ -31,6 +32,7 @@ def run(
 
     target = options.resolve(None if as_json else fetching())
     with writing(target, dry_run=dry_run) as recovered:
+        force_version = force_version or config.load().force_version
         session = Session(target, chosen(codemods, target), force_version)
         done = remove(session, dry_run=dry_run)
     code = 0 if done.proven else 1
@@ -52,7 +54,7 @@ def _lines(session: Session, done: Removed, dry_run: bool) -> Iterable[str]:
             why = f" ({verdict.reason})" if verdict.reason else ""
             yield f"{verdict.codemod} is {verdict.state}, not applied: nothing to revert{why}"
         return
-    yield from written_lines(done.transition, dry_run=dry_run)
+    yield from written_lines(done.transition, session.target, dry_run=dry_run)
     if done.survey is not None:
         yield "all files were read back; their hashes are right"
     yield from restored_lines(done.proofs, frozen=done.frozen)

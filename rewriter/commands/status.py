@@ -29,11 +29,13 @@ def run(
 
     Exits 0 whatever the answer is; `check` is the one for gates.
     """
+    from rewriter import config
     from rewriter.proving import proof_of
     from rewriter.report.progress import fetching
     from rewriter.session import Session
 
     target = options.resolve(None if as_json else fetching())
+    force_version = force_version or config.load().force_version
     session = Session(target, _chosen(codemods, target), force_version)
     survey = session.survey
     proofs = {s.verdict.codemod: proof_of(session, survey, s) for s in survey.standings}

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rewriter.commands.check import target_line
-from rewriter.errors import UsageError
+from rewriter.errors import RefusedError, UsageError
 from rewriter.targets.home import home_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,13 @@ def writing(target: Target, *, dry_run: bool) -> Iterator[str]:
         return
     from rewriter.transaction import exclusive, recover
 
+    seen = home.identity()
     with exclusive(home):
+        if home.identity() != seen:
+            raise RefusedError(
+                f"{target.location}: the package was installed, upgraded or removed while this "
+                "run waited for another one; nothing was written. Try again"
+            )
         yield recover(home)
 
 

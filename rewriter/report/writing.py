@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rewriter.recording import Proof
+from rewriter.targets.home import Home, home_of
 from rewriter.transaction import Link, Write
 from rewriter.transition import Transition
 
+if TYPE_CHECKING:
+    from rewriter.targets import Target
 
-def written_lines(transition: Transition, *, dry_run: bool = False) -> Iterable[str]:
+
+def written_lines(
+    transition: Transition, target: Target, *, dry_run: bool = False
+) -> Iterable[str]:
     """Yield one line a file: what is done with it."""
+    home = home_of(target)
     sizes = {c.path: (c.before, c.after) for c in transition.changes}
     for write in transition.writes:
         before, after = sizes.get(write.path, (write.before, write.after))
-        verb = _verb(write, dry_run)
-        yield f"{verb} {write.path} ({_what(write, before, after)})"
+        shown = f"{home.shown}/{write.path}" if home and write.at == "home" else write.path
+        what = _what(write, home, before, after)
+        yield f"{_verb(write, dry_run)} {shown} ({what})"
 
 
 def _verb(write: Write, dry_run: bool) -> str:
@@ -25,10 +33,10 @@ def _verb(write: Write, dry_run: bool) -> str:
     return f"would {plain}" if dry_run else done
 
 
-def _what(write: Write, before: object, after: object) -> str:
-    if write.path.endswith(("REWRITER.json", "manifest.json")) and write.at == "home":
-        return "the record; `rewriter revert` needs it"
-    if write.path == "RECORD":
+def _what(write: Write, home: Home | None, before: object, after: object) -> str:
+    if home is not None and write.at == "home" and write.path == home.manifest:
+        return "the record" if write.after is None else "the record; `rewriter revert` reads it"
+    if home is not None and write.at == "home" and write.path == home.record:
         return "the installer's list of files and hashes"
     if isinstance(write.after, Link):
         return f"a link to {write.after.text}, as before"

@@ -66,7 +66,7 @@ class Home(NamedTuple):
 
         Read before and after a write: ``pip install --upgrade`` takes no lock.
         """
-        if self.record is None:
+        if self.own:
             return ()
         try:
             found = {p.name for p in self.root.glob(f"{PACKAGE}-*.dist-info")} | {self.folder.name}
