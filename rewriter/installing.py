@@ -12,7 +12,7 @@ from rewriter.forgotten import Forgotten
 from rewriter.leftovers import Leftover, leftovers
 from rewriter.model import State, Verdict
 from rewriter.session import Session, in_order
-from rewriter.states import Standing, Survey
+from rewriter.states import MARKED, Standing, Survey
 from rewriter.transition import Planner, Transition
 
 
@@ -166,8 +166,6 @@ def applied(session: Session, survey: Survey, about: Iterable[Codemod]) -> list[
 
     First those of the manifest; then those without one that share files with ``about``.
     """
-    from rewriter import engine
-
     found: dict[str, Codemod] = {}
     if survey.manifest is not None:
         for held in survey.manifest.codemods:
@@ -175,11 +173,19 @@ def applied(session: Session, survey: Survey, about: Iterable[Codemod]) -> list[
             found[held.name] = catalog.load(held.name) if known else Forgotten(held)
     paths = {path for codemod in (*about, *found.values()) for path in codemod.files()}
     for codemod in in_order(catalog.load(name) for name in catalog.names()):
-        for path in paths & codemod.files().keys():
-            raw = session.target.read(path)
-            if raw is not None and engine.may_hold(codemod, path, raw):
-                found.setdefault(codemod.name, codemod)
+        if codemod.name not in found and _is_in(codemod, paths, session):
+            found[codemod.name] = codemod
     return list(found.values())
+
+
+def _is_in(codemod: Codemod, paths: Iterable[str], session: Session) -> bool:
+    """Tell whether files hold edits of a codemod, whole or not."""
+    from rewriter import engine, layers
+
+    raws = {path: session.target.read(path) for path in paths if path in codemod.files()}
+    if not any(raw and engine.may_hold(codemod, path, raw) for path, raw in raws.items()):
+        return False
+    return session.judge(codemod, layers.seen_by(codemod, session)).state in MARKED
 
 
 def left_over(session: Session, survey: Survey, present: Iterable[Codemod]) -> list[Leftover]:

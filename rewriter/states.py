@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rewriter.session import Session
     from rewriter.transaction.journal import Journal
 
-_MARKED = frozenset({State.APPLIED, State.PARTIAL, State.TAMPERED})
+MARKED = frozenset({State.APPLIED, State.PARTIAL, State.TAMPERED})
 """States that the structure gives to files that hold edits of ours."""
 
 
@@ -188,7 +188,7 @@ def _not_intact(
     """Say what a codemod is whose files are not as the manifest says."""
     if structure.state is State.APPLIED and not structure.reason:
         return replace(structure, reason="the file was edited elsewhere since; our lines are whole")
-    if structure.state in _MARKED or structure.state is State.ORPHANED:
+    if structure.state in MARKED or structure.state is State.ORPHANED:
         return structure
     if structure.state is State.ABSENT or _has_moved_on(codemod, manifest, session):
         reason = "the package was changed since; the record of what was applied is left over"
@@ -238,7 +238,7 @@ def _shared(standing: Standing, codemod: Codemod, session: Session) -> Standing:
         other = catalog.load(name)
         if name == codemod.name or not paths & {c.path for c in other.companions}:
             continue
-        if session.judge(other, layers.seen_by(other, session)).state in _MARKED:
+        if session.judge(other, layers.seen_by(other, session)).state in MARKED:
             hidden = {path: None if path in paths else raw for path, raw in raws.items()}
             alone = session.judge(codemod, hidden)
             return Standing(alone, alone)
