@@ -229,6 +229,13 @@ def check_replan(load: Load) -> None:
     elsewhere = module.plan(chosen, few, ints(0, 2), made, SimpleNamespace())
     assert elsewhere is few
     assert module.gather(chosen, keys, torch.bfloat16) is keys
+    module = graph_companion(load)
+    made, keys = backend(module)
+    chosen = wrapper(few)
+    module.plan(chosen, few, ints(0, 2), made)
+    assert module.gather(chosen, keys, torch.bfloat16) is not keys
+    module.plan(chosen, few, ints(0, 2), made, SimpleNamespace())
+    assert module.gather(chosen, keys, torch.bfloat16) is keys
 
 
 def check_debug(load: Load) -> None:
@@ -284,9 +291,15 @@ def check_writer(load: Load) -> None:
         assert same_bits(part.float(), keys.to(torch.float8_e4m3fn).float())
     turned = torch.randn(4, 1, 3).to(torch.bfloat16).permute(2, 1, 0)
     for keys in ((nope[:0], rope[:0]), (nope.float(), rope.float()), (nope[:, 0], rope[:, 0]),
-                 (nope, rope.half()), (nope, rope[:1]), (turned, rope)):  # fmt: skip
+                 (nope, rope.half()), (nope, rope[:1]), (turned, rope),
+                 (nope[..., 0], rope[..., 0]),
+                 (nope.expand(3, 2, 4), rope.expand(3, 2, 2))):  # fmt: skip
         write("layer", "loc", *keys)
         assert all(a is b for a, b in zip(written.pop()[2:], keys, strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.version, "hip", "6.4")
+        write("layer", "loc", nope, rope)
+    assert written.pop()[2] is nope
     assert module.writer(backend(module, torch.float8_e5m2)[0], method) is method
     assert module.writer(backend(module, torch.bfloat16, width=2 * WIDTH)[0], method) is method
     off = load(switch="off")

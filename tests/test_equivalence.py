@@ -11,8 +11,9 @@ pytest.importorskip("torch")
 from equivalence_sources import COMPANION, Releases, sources, versions
 
 from rewriter.probes.equivalence.modes import SCENARIOS, Expect, Scenario
+from rewriter.probes.equivalence.rows import ModeRow
 from rewriter.probes.equivalence.serving import Shape
-from rewriter.probes.equivalence.verifying import ModeRow, examine, verify
+from rewriter.probes.equivalence.verifying import examine, verify
 
 pytestmark = pytest.mark.wheels
 

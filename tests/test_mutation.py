@@ -156,6 +156,12 @@ MUTATIONS = (
          "if pool is None or pool.dtype", "companion: writer"),
     _one("only e4m3fn pools are written", " or pool.dtype != torch.float8_e4m3fn", "",
          "companion: writer"),
+    _one("keys that are one plane, or several heads, are not narrowed",
+         "        and nope.shape[1] == 1\n", "", "companion: writer"),
+    _one("keys that are not dense are not narrowed",
+         "        and nope.stride(2) == rope.stride(2) == 1\n", "", "companion: writer"),
+    _one("a plan with another mode ends the last one", "if planned.mode is Mode.SCATTER and shared",
+         "if shared", "companion: replan"),
     # the kernels
     _one("64-bit source addresses", "source = row.to(tl.int64) * pool_stride",
          "source = row * pool_stride", "kernel: addresses beyond two to the 31"),

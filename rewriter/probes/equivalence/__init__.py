@@ -2,8 +2,44 @@
 
 Everything runs on the CPU, with neither sglang nor FlashInfer installed: the release's own file
 is loaded among stand-ins (``loading``, ``externals``), served by a stand-in server (``serving``,
-``driving``, ``graph``) in every mode of a table (``scenarios``), twice, and compared
-(``verifying``). All but this module needs torch.
+``driving``, ``graph``) in every mode of a table (``modes``), twice, and compared (``verifying``).
+Torch is imported by the modules below this one, not by this one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+from rewriter.errors import UsageError
+from rewriter.probes.equivalence.rows import ModeRow
+
+__all__ = ["ModeRow", "verify"]
+
+
+def verify(
+    original: bytes,
+    patched: bytes,
+    companion: bytes,
+    told: Callable[[ModeRow], None] = lambda row: None,
+) -> tuple[ModeRow, ...]:
+    """Prove a patched release on the CPU, mode by mode; it takes a few seconds.
+
+    Args:
+        original: ``flashinfer_mla_backend.py`` as the release has it. Its code is run.
+        patched: the same with the sites of ``mla_kv_gather``.
+        companion: the module that the codemod brings along.
+        told: is given each row as soon as it is known.
+
+    Raises:
+        UsageError: torch is not installed.
+    """
+    try:
+        from rewriter.probes.equivalence.verifying import verify as run
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UsageError(
+            "verify runs the patched code on the CPU and needs torch, which is not installed here; "
+            "pip install 'sglang-rewriter[verify]'"
+        ) from error
+    return run(original, patched, companion, told=told)

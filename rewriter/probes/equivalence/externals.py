@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from rewriter.probes.equivalence import attention, indices, speculation
+from rewriter.probes.equivalence import attention, indices, spec_inputs
 from rewriter.probes.equivalence.indices import Shards
 
 
@@ -178,13 +178,13 @@ def names(settings: Settings) -> dict[str, Any]:
         "AttentionBackend": _AttentionBackend,
         "BatchMLAPagedAttentionWrapper": attention.BatchMLAPagedAttentionWrapper,
         "BatchPrefillWithRaggedKVCacheWrapper": attention.BatchPrefillWithRaggedKVCacheWrapper,
-        "EagleDraftInput": speculation.EagleDraftInput,
-        "EagleVerifyInput": speculation.EagleVerifyInput,
+        "EagleDraftInput": spec_inputs.EagleDraftInput,
+        "EagleVerifyInput": spec_inputs.EagleVerifyInput,
         "ForwardMode": ForwardMode,
         "KVWriteLoc": _WriteLocation,
-        "SpecInfo": speculation.SpecInput,
-        "SpecInput": speculation.SpecInput,
-        "SpecInputType": speculation.SpecInputType,
+        "SpecInfo": spec_inputs.SpecInput,
+        "SpecInput": spec_inputs.SpecInput,
+        "SpecInputType": spec_inputs.SpecInputType,
         "assert_buffer_fits": indices.assert_buffer_fits,
         "build_inner_fb_view": _inner_view,
         "create_flashinfer_kv_indices_triton": indices.create_flashinfer_kv_indices_triton,

@@ -10,6 +10,7 @@ import ast
 import builtins
 import itertools
 import linecache
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -22,7 +23,7 @@ from rewriter.probes.equivalence.graph import launch
 
 COMPANION = "_rewriter_kv_gather"
 
-_REAL = frozenset({"__future__", "dataclasses", "functools", "logging", "torch", "typing"})
+_REAL = (sys.stdlib_module_names | {"torch", "numpy", "typing_extensions"}) - {"os"}
 """What is imported as it is; all else of a target's imports is a stand-in."""
 
 _serial = itertools.count()
@@ -65,7 +66,7 @@ def load_target(source: bytes, settings: Settings, companion: ModuleType | None)
     ) -> Any:
         if level == 0 and name.partition(".")[0] in _REAL:
             return builtins.__import__(name, globals_, locals_, fromlist or (), level)
-        return _Room(name, known)
+        return _Room(name, {**vars(os), **known} if name == "os" else known)
 
     return _run(source, "flashinfer_mla_backend", import_)
 

@@ -9,6 +9,7 @@ from enum import Enum
 import torch
 
 from rewriter.probes.equivalence import scenarios as serve
+from rewriter.probes.equivalence import speculating as speculate
 from rewriter.probes.equivalence.externals import Settings
 from rewriter.probes.equivalence.indices import Shards
 from rewriter.probes.equivalence.serving import Server, Shape
@@ -99,19 +100,20 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("indices longer than in use", serve.long_tail),
     Scenario("two plans before two runs", serve.interleaved),
     Scenario("two sets of CUDA graphs in turns", serve.interleaved_graphs, needs=_GRAPHS),
-    Scenario("target verify, eager", serve.verify_eager, needs=_WINDOW),
-    Scenario("target verify, CUDA graphs", serve.verify_graphs,
+    Scenario("target verify, eager", speculate.verify_eager, needs=_WINDOW),
+    Scenario("target verify, CUDA graphs", speculate.verify_graphs,
              needs=((CAPTURE, "is_target_verify"),)),
-    Scenario("DFLASH verify, CUDA graphs", serve.dflash_graphs,
+    Scenario("DFLASH verify, CUDA graphs", speculate.dflash_graphs,
              needs=(((CAPTURE[1],), "DFLASH_VERIFY"),)),
-    Scenario("draft extend, eager", serve.draft_extend,
+    Scenario("draft extend, eager", speculate.draft_extend,
              needs=(((f"{BACKEND}.init_forward_metadata",), "is_draft_extend"),)),
-    Scenario("draft extend by a window, eager", serve.draft_extend_window,
+    Scenario("draft extend by a window, eager", speculate.draft_extend_window,
              needs=(((f"{BACKEND}.init_forward_metadata",), "is_draft_extend_v2"),)),
-    Scenario("draft extend, CUDA graphs", serve.draft_extend_graphs,
+    Scenario("draft extend, CUDA graphs", speculate.draft_extend_graphs,
              needs=((CAPTURE, "is_draft_extend"),)),
-    Scenario("multi-step draft, eager", serve.draft_steps, needs=(((DRAFT,), ""),)),
-    Scenario("multi-step draft, CUDA graphs", serve.draft_steps_graphs, needs=(((DRAFT,), ""),)),
+    Scenario("multi-step draft, eager", speculate.draft_steps, needs=(((DRAFT,), ""),)),
+    Scenario("multi-step draft, CUDA graphs", speculate.draft_steps_graphs,
+             needs=(((DRAFT,), ""),)),
     Scenario("translated indices", serve.translated, needs=_TRANSLATED, shape=Shape(mapped=True),
              settings=_RAGGED_OFF),
     Scenario("context parallel prefill", serve.sharded_prefill, Expect.UNTOUCHED,

@@ -270,7 +270,7 @@ class Server:
 
     def spec_info(self, batch: Batch) -> Any:
         """Return the ``spec_info`` that goes with ``batch``."""
-        from rewriter.probes.equivalence import speculation as spec
+        from rewriter.probes.equivalence import spec_inputs as spec
 
         if batch.spec == "verify":
             return spec.EagleVerifyInput(batch.window)

@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
 import torch
 
 from rewriter.probes.equivalence.externals import MissingStandIn
 from rewriter.probes.equivalence.loading import load_companion, load_target, on_a_gpu
 from rewriter.probes.equivalence.modes import SCENARIOS, Expect, Scenario
+from rewriter.probes.equivalence.rows import ModeRow
 from rewriter.probes.equivalence.serving import Call, Server
 from rewriter.probes.equivalence.tensors import OnHost, same_bits
-
-
-@dataclass(frozen=True)
-class ModeRow:
-    """What one mode showed.
-
-    Attributes:
-        mode: its name.
-        state: "equal", "untouched" (equal, and it must stay as it was), "differs",
-            "not in this release", or "not run" (no stand-in for what the release does there).
-        before: rows converted by the original, all layers and steps together.
-        after: the same for the patched copy.
-        listed: rows that the batches referred to.
-        detail: what differed, or what was missing.
-    """
-
-    mode: str
-    state: str
-    before: int = 0
-    after: int = 0
-    listed: int = 0
-    detail: str = ""
 
 
 def definitions(source: bytes) -> dict[str, frozenset[str]]:
@@ -158,6 +136,7 @@ def verify(
     patched: bytes,
     companion: bytes,
     scenarios: Iterable[Scenario] = SCENARIOS,
+    told: Callable[[ModeRow], None] = lambda row: None,
 ) -> tuple[ModeRow, ...]:
     """Prove a patched release on the CPU, mode by mode.
 
@@ -166,19 +145,22 @@ def verify(
         patched: the same with the sites of ``mla_kv_gather``.
         companion: the module that the codemod brings along.
         scenarios: the modes; all by default.
+        told: is given each row as soon as it is known.
 
     Returns:
-        One row a mode, in order. The answer is no where a row says "differs" or "not run".
+        One row a mode, in order.
     """
     defined = definitions(original)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are tiny
+    rows = []
     try:
-        return tuple(
-            examine(scenario, original, patched, companion, defined) for scenario in scenarios
-        )
+        for scenario in scenarios:
+            rows.append(examine(scenario, original, patched, companion, defined))
+            told(rows[-1])
     finally:
         torch.set_num_threads(threads)
+    return tuple(rows)
 
 
 def _line(error: Exception) -> str:
