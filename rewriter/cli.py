@@ -12,7 +12,7 @@ import typer
 from rewriter import __version__
 from rewriter.errors import RewriterError
 
-COMMANDS = ("list", "check", "diff", "apply", "status", "revert", "pin", "matrix", "bisect")
+COMMANDS = ("list", "check", "diff", "apply", "status", "revert", "pin", "matrix", "bisect", "smoke")
 """The verbs, in the order of the help; each is a module of ``rewriter.commands``."""
 
 

@@ -343,8 +343,6 @@ if triton is not None:
         counts the kernel's time is the latency of dependent loads. Chunks are counted in 32 bits:
         enough for 59 million rows of 576; addresses are 64 bits wide.
         """
-        if PDL:
-            tl.extra.cuda.gdc_wait()
         per_row: tl.constexpr = WIDTH // VEC
         step = tl.num_programs(0) * CHUNKS
         lane = tl.arange(0, VEC)[None, :]
@@ -355,6 +353,10 @@ if triton is not None:
         if whole:
             used = pool_rows
         total = used * per_row
+        if PDL:
+            # The kernel before writes this step's keys. Row numbers and count are older: they
+            # were written while planning, before kernels that have all completed by now.
+            tl.extra.cuda.gdc_wait()
         for _ in range(tl.program_id(0) * CHUNKS, total, step):
             ahead = chunk + step
             next_row = tl.load(rows + ahead // per_row, mask=ahead < limit * per_row, other=0)
@@ -405,6 +407,8 @@ if triton is not None:
         code = tl.where(size > 0x7F800000, 0x7F, code) | ((bits >> 24) & 0x80)
         tl.store(nope_out + token * NOPE + i, code.to(tl.uint8), mask=is_nope)
         tl.store(rope_out + token * ROPE + j, code.to(tl.uint8), mask=is_rope)
+        if PDL:
+            tl.extra.cuda.gdc_launch_dependents()  # the write may be set up now; it waits too
 
 
 # Measured on one H200 (benchmarks/gpu): among 32 shapes the best at 200 to 8,000 rows, and within
