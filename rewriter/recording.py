@@ -63,6 +63,7 @@ def manifest_of(planned: Planned, wanted: Sequence[Codemod]) -> Manifest | None:
     """Return the record of the new list; None where nothing is applied any more."""
     files: dict[str, FileRecord] = {}
     held: list[Held] = []
+    record = _first_record(planned)
     for codemod in wanted:
         patched = [path for path in codemod.files() if path in planned.originals]
         if all(planned.contents[p] == planned.originals[p].raw for p in patched):
@@ -76,26 +77,29 @@ def manifest_of(planned: Planned, wanted: Sequence[Codemod]) -> Manifest | None:
             files[companion.path] = FileRecord(None, manifest.sha256(raw), mode)
         held.append(Held(codemod.name, tuple(patched), versions, codemod.requires))
         for path in patched:
-            files[path] = _entry(planned, path)
+            files[path] = _entry(planned, path, record)
     if not held:
         return None
-    record = _first_record(planned)
     return Manifest(manifest.TOOL, planned.target.version, tuple(held), files, record)
 
 
-def _entry(planned: Planned, path: str) -> FileRecord:
+def _entry(planned: Planned, path: str, record: bytes | None) -> FileRecord:
     found, raw = planned.originals[path], planned.contents[path]
     there, known = _on_disk(planned.home, path), planned.entry(path)
     link = there.text if isinstance(there, Link) else None
     if known is not None and found.ours and link is None:
         link = known.link
+    witness = planned.proofs[path].witness or unproven(found.raw)
+    if witness.kind == "RECORD" and record is not None:
+        # That of the first RECORD, not of one with rows of other codemods of ours in it.
+        witness = witness._replace(also=manifest.sha256(record))
     return FileRecord(
         manifest.sha256(found.raw),
         manifest.sha256(raw),
         _mode(planned, path),
         link,
         manifest.pieces(found.raw, raw),
-        planned.proofs[path].witness or unproven(found.raw),
+        witness,
     )
 
 
@@ -162,10 +166,10 @@ def writes_of(
     Companions, modules, companions that go, RECORD, the manifest last; where nothing stays
     applied the other way round.
     """
+    models = {c.path: _model(codemod, planned) for codemod in wanted for c in codemod.companions}
     companions = [
-        _write(planned, path, planned.contents[path], _model(codemod, planned))
-        for codemod in wanted
-        for path in (c.path for c in codemod.companions)
+        _write(planned, path, planned.contents[path], model)
+        for path, model in models.items()
         if path in planned.contents
     ]
     modules = [
@@ -183,7 +187,7 @@ def writes_of(
     ordered: Iterable[Write] = (*companions, *modules, *leaving, *about)
     if made is None:
         ordered = (*reversed(about), *modules, *leaving)
-    return tuple(dict.fromkeys(w for w in ordered if w.before != w.after))
+    return tuple(write for write in ordered if write.before != write.after)
 
 
 def _model(codemod: Codemod, planned: Planned) -> str:

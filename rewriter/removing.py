@@ -64,7 +64,8 @@ def remove(session: Session, *, dry_run: bool = False) -> Removed:
     if survey.journal is not None:
         raise Interrupted(f"{session.target.location}: {verdicts[0].reason}")
     present = applied(session, survey, session.codemods)
-    going = [c for c in present if c in session.codemods]
+    named = {codemod.name for codemod in session.codemods}
+    going = [c for c in present if c.name in named]
     stays = staying(session, [c for c in present if c not in going])
     _check_requirements(going, stays)
     wanted = in_order(stays)
