@@ -1,0 +1,165 @@
+"""The companion's kernels on this GPU: right bit for bit, and timed against copy bandwidth.
+
+    python benchmarks/gpu/kernel.py [--mla]
+
+Kernel time from the profiler, the median. Rows are random (the worst case) or neighbours; before
+each run the L2 cache is filled by a read (``clean``) or by a write, whose dirty lines the timed
+kernel then has to make room for (``dirty``, as triton.testing does). A row of 576 counts 576 bytes
+read and 1,152 written. ``--mla`` also times FlashInfer's MLA over rows in place and over rows
+moved together: the two forms that a CUDA graph could use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+from codemods.runtime import kv_gather
+
+POOL, WIDTH = 495_553, 576
+SIZES = (512, 8_192, 65_536, 262_144)
+
+
+def kernel_us(
+    run: Callable[[], object], name: str, *, clean: bool = True, times: int = 15
+) -> float:
+    """Return the median GPU time in us of the kernels whose name holds ``name``."""
+    flush = torch.empty(256 * 2**20, dtype=torch.int8, device="cuda")
+
+    def once() -> None:
+        if clean:
+            flush.sum(dtype=torch.int32)
+        else:
+            flush.zero_()
+        run()
+
+    for _ in range(4):
+        once()
+    torch.cuda.synchronize()
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities, acc_events=True) as profiled:
+        for _ in range(times):
+            once()
+        torch.cuda.synchronize()
+    events = profiled.profiler.kineto_results.events()
+    cuda = torch.profiler.DeviceType.CUDA
+    found = [e.duration_ns() for e in events if e.device_type() == cuda and name in e.name()]
+    return median(found) / 1e3
+
+
+def copy_gb_s() -> float:
+    """Return the bandwidth of a copy of 2 GiB, bytes read and written."""
+    source = torch.empty(2**31, dtype=torch.uint8, device="cuda").random_(0, 255)
+    target = torch.empty_like(source)
+    times: list[float] = []
+    for _ in range(10):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        target.copy_(source)
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return 2 * source.numel() / median(times) / 1e6
+
+
+def narrowing() -> None:
+    """Check every 16-bit float against torch's own conversion on this GPU."""
+    codes = torch.arange(65536, dtype=torch.int32, device="cuda").to(torch.int16)
+    for dtype in (torch.bfloat16, torch.float16):
+        keys = codes.view(dtype).view(-1, 1, 512)
+        parts = (keys, keys[:, :, :64])
+        kv_gather._past_range(keys.device)
+        same = [
+            torch.equal(made.view(torch.uint8), part.to(torch.float8_e4m3fn).view(torch.uint8))
+            for made, part in zip(kv_gather.narrow(*parts), parts, strict=True)
+        ]
+        print(f"narrow {dtype}: all 65,536 values as torch gives them: {all(same)}")
+
+
+def converting(bandwidth: float) -> None:
+    """Check and time both forms over row counts."""
+    pool = torch.empty(POOL, 1, WIDTH, dtype=torch.float8_e4m3fn, device="cuda")
+    for part in pool.split(65_536):
+        part.copy_(torch.randn(part.shape, device="cuda", dtype=torch.bfloat16))
+    whole = pool.to(torch.bfloat16)
+    shared = torch.zeros_like(whole)
+    cast = kernel_us(lambda: pool.to(torch.bfloat16), "elementwise_kernel", times=6)
+    print(f"torch's cast of the whole pool: {cast:.0f} us")
+    print(f"{'rows':>8} {'form':<8} {'rows are':<10} {'L2':<6} {'us':>8} {'of copy':>8}  right")
+    for size in SIZES:
+        scattered = torch.randperm(POOL - 1, device="cuda")[:size].to(torch.int32)
+        run = torch.arange(1000, 1000 + size, dtype=torch.int32, device="cuda")
+        count = torch.tensor([size], dtype=torch.int32, device="cuda")
+        dense = torch.zeros(size, 1, WIDTH, dtype=torch.bfloat16, device="cuda")
+        for scatter, kind, rows in (
+            (False, "random", scattered), (True, "random", scattered), (True, "neighbours", run),
+        ):  # fmt: skip
+            out = shared if scatter else dense
+
+            def once(rows=rows, out=out, scatter=scatter) -> None:  # type: ignore[no-untyped-def]
+                kv_gather.convert(pool, rows, count, out, scatter)
+
+            once()
+            got = out[rows.long()] if scatter else out
+            right = torch.equal(got, whole[rows.long()])
+            for clean in (True, False):
+                us = kernel_us(once, "_convert_kernel", clean=clean)
+                share = 3 * WIDTH * size / us / 1e3 / bandwidth
+                form = "scatter" if scatter else "compact"
+                cache = "clean" if clean else "dirty"
+                print(
+                    f"{size:>8} {form:<8} {kind:<10} {cache:<6} {us:>8.2f} {share:>8.0%}  {right}"
+                )
+
+
+def attention() -> None:
+    """Time MLA over rows in place and over rows moved together."""
+    import flashinfer
+
+    def i32(*values: int) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int32, device="cuda")
+
+    keys = torch.randn(POOL, 1, WIDTH, device="cuda").to(torch.bfloat16)
+    workspace = torch.empty(384 * 2**20, dtype=torch.uint8, device="cuda")
+    print(f"{'batch':>6} {'rows':>8} {'in place us':>12} {'together us':>12}")
+    for batch, rows in ((1, 215), (1, 8192), (1, 65536), (8, 512), (8, 8192), (8, 32768)):
+        total = batch * rows
+        query = torch.randn(batch, 16, WIDTH, dtype=torch.bfloat16, device="cuda")
+        nope, rope = query[:, :, :512].contiguous(), query[:, :, 512:].contiguous()
+        times: list[float] = []
+        scattered = torch.randperm(POOL, device="cuda")[:total].to(torch.int32)
+        for indices in (scattered, torch.arange(total, dtype=torch.int32, device="cuda")):
+            wrapper = flashinfer.mla.BatchMLAPagedAttentionWrapper(workspace, backend="auto")
+            steps = i32(*range(batch + 1))
+            wrapper.plan(
+                steps, steps * rows, indices, i32(*[rows] * batch), 16, 512, 64, 1, False, 1 / 16,
+                torch.bfloat16, torch.bfloat16,
+            )  # fmt: skip
+
+            def once(wrapper=wrapper, nope=nope, rope=rope) -> None:  # type: ignore[no-untyped-def]
+                wrapper.run(nope, rope, keys[:, :, :512], keys[:, :, 512:])
+
+            times.append(kernel_us(once, "MLA"))
+        print(f"{batch:>6} {rows:>8} {times[0]:>12.2f} {times[1]:>12.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mla", action="store_true")
+    asked = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("needs a GPU")
+    bandwidth = copy_gb_s()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, copy {bandwidth:.0f} GB/s")
+    narrowing()
+    converting(bandwidth)
+    if asked.mla:
+        attention()
+
+
+if __name__ == "__main__":
+    main()
