@@ -100,7 +100,7 @@ def converting(bandwidth: float) -> None:
         ):  # fmt: skip
             out = shared if scatter else dense
 
-            def once(rows=rows, out=out, scatter=scatter) -> None:  # type: ignore[no-untyped-def]
+            def once(rows=rows, out=out, scatter=scatter, count=count) -> None:  # type: ignore[no-untyped-def]
                 kv_gather.convert(pool, rows, count, out, scatter)
 
             once()
