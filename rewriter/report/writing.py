@@ -81,6 +81,8 @@ def restored_lines(proofs: Mapping[str, Proof], *, frozen: bool) -> Iterable[str
                 f"{name}: our lines are out; edits of your own stay, so it is not what "
                 f"{proof.witness} stands for"
             )
+            if proof.witness.kind == "RECORD":
+                yield "RECORD has its first bytes again and does not describe that file"
         else:
             yield f"reverted, unproven: {name} is not what {proof.witness} stands for"
 
