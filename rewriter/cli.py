@@ -12,7 +12,10 @@ import typer
 from rewriter import __version__
 from rewriter.errors import RewriterError
 
-COMMANDS = ("list", "check", "diff", "apply", "status", "revert", "pin", "matrix", "bisect", "smoke")
+COMMANDS = (
+    "list", "check", "diff", "apply", "status", "revert", "pin", "matrix", "bisect", "smoke",
+    "diagnose",
+)  # fmt: skip
 """The verbs, in the order of the help; each is a module of ``rewriter.commands``."""
 
 

@@ -24,7 +24,7 @@ from rewriter.probes.trace.placing import Step
 from rewriter.probes.trace.prediction import Prediction, gather_ms
 from rewriter.probes.trace.problems import TraceError
 from rewriter.probes.trace.reading import Health, Reading
-from rewriter.probes.trace.recording import Recording, Recordings
+from rewriter.probes.trace.recording import Kind, Recording, Recordings
 from rewriter.probes.trace.rejected import Rejected, rejected
 from rewriter.probes.trace.remedies import Remedy, remedies
 from rewriter.probes.trace.steps import Steps, find_steps
@@ -75,6 +75,7 @@ class Diagnosis:
         prediction: the step without the cast; only with a cause.
         remedies: what would help; only with a verdict.
         graph_share: part of the GPU time that CUDA graphs launched, which has no operators.
+        by_step: GPU time of each step taken, and the part of it in the cast.
     """
 
     path: Path
@@ -98,10 +99,16 @@ class Diagnosis:
     prediction: Prediction | None
     remedies: tuple[Remedy, ...]
     graph_share: float
+    by_step: tuple[tuple[float, float], ...]
 
     @property
     def verdict(self) -> Verdict:
         return self.cause.verdict if self.cause else Verdict.NONE
+
+    @property
+    def whole(self) -> bool:
+        """Whether the file was proper and complete, with a time for every kernel."""
+        return self.health.whole and not (self.negative or self.unplaced)
 
     @property
     def cast_us(self) -> float:
@@ -212,6 +219,7 @@ def _diagnosed(reading: Reading, rank: str, recording: Recording, asked: Asked) 
         prediction=prediction,
         remedies=tuple(ways),
         graph_share=_graph_share(timeline, taken),
+        by_step=_by_step(timeline, taken, named),
     )
 
 
@@ -286,6 +294,21 @@ def _predicted(
         host_counts=not head.with_stack,
         batch=label.batch or 1,
     )
+
+
+def _by_step(
+    timeline: Timeline, taken: Sequence[Step], cast: Kind | None
+) -> tuple[tuple[float, float], ...]:
+    recording = timeline.recording
+    found = []
+    for step in taken:
+        spent = casting = 0.0
+        for at in step.kernels:
+            duration = max(recording.duration[at], 0.0)
+            spent += duration
+            casting += duration if recording.kinds[recording.kind[at]] is cast else 0.0
+        found.append((spent, casting))
+    return tuple(found)
 
 
 def _graph_share(timeline: Timeline, taken: Sequence[Step]) -> float:

@@ -19,7 +19,7 @@ from rewriter.probes.trace.known import Known
 SHARE = 0.02
 """A group below this part of the GPU time is no cause of anything."""
 LARGE = 0.10
-_RATES = (0.30, 0.36)
+RATES = (0.30, 0.36)
 """T elements a second of torch's casting copy: 0.334 to 0.345 on H200 and RTX PRO 6000."""
 _STEADY = 0.01
 LONGEST_CONTEXT = max(model.max_context or 0 for model in MODELS.values())
@@ -116,7 +116,7 @@ def _verdict(
     group: CastGroup, context: Context, held: dict[str, bool | None]
 ) -> tuple[Verdict, str]:
     if context.share < SHARE:
-        return Verdict.NONE, f"{context.share:.1%} of the GPU time: too little to matter"
+        return Verdict.NONE, "too little to matter"
     if not held["F1"]:
         return Verdict.NONE, f"F1: a cast to {group.target} is none of the KV cache"
     if held["F4"] is False:
@@ -139,7 +139,7 @@ def _open(group: CastGroup, context: Context, held: dict[str, bool | None]) -> t
             f"{where} follows, as after dequantised weights; --pool N can prove otherwise"
         )
     if context.share < LARGE:
-        return Verdict.NONE, f"neither F4 nor F7 holds at {context.share:.1%} of the GPU time"
+        return Verdict.NONE, "neither F4 nor F7 holds, and it is small"
     return Verdict.UNDECIDED, (
         "large, but the pool's size is not known: give --pool N, or put server_args.json beside "
         "the trace"
@@ -240,7 +240,7 @@ def _f6(group: CastGroup, context: Context) -> Fact:
     if group.rate is None:
         return Fact("F6", title, None, "no element count")
     rate = group.rate / 1e12
-    low, high = _RATES
+    low, high = RATES
     return Fact(
         "F6", title, low <= rate <= high, f"{rate:.3f} T elements/s (known: {low:.2f}-{high:.2f})"
     )
