@@ -123,6 +123,12 @@ def companion_version(raw: bytes) -> tuple[str, str, bool] | None:
     return found["name"].decode(), found["version"].decode(), intact
 
 
+_DECIDING = (
+    "codemod", "edits", "engine", "flow", "judge", "marks", "model", "patterns", "sites", "source",
+)  # fmt: skip
+"""Modules of ours that decide what a codemod finds and writes; a test keeps the list whole."""
+
+
 def digest(name: str) -> str:
     """Return a hash over everything of ours that decides what a codemod finds and writes.
 
@@ -132,13 +138,11 @@ def digest(name: str) -> str:
         load(name)  # tells the error
     total = hashlib.sha256()
     here = Path(__file__).parent
-    engine = [
-        here / f"{m}.py" for m in ("engine", "flow", "patterns", "source", "codemod", "judge")
-    ]
+    deciding = [here / f"{module}.py" for module in _DECIDING]
     for path in [
         directory() / f"{name}.py",
         *sorted((directory() / "runtime").glob("*.py")),
-        *engine,
+        *deciding,
     ]:
         raw = path.read_bytes()
         total.update(f"{path.name} {len(raw)}\n".encode() + raw)

@@ -8,30 +8,18 @@ edits in again, and compare. All sites are found before any is edited.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from rewriter.codemod import Codemod, Drift, Insert, Match, Replace, Site, Upstream, Wrap
+from rewriter.codemod import Codemod, Insert, Replace, Site
+from rewriter.edits import TextEdit, splice
 from rewriter.errors import SourceError, ToolBug
+from rewriter.marks import Mark, comments, may_hold, peel
 from rewriter.model import Nearest, SiteResult, State
-from rewriter.source import IMPORTS, NEWLINE, Definition, Source, parse
+from rewriter.sites import Place, find
+from rewriter.source import IMPORTS, NEWLINE, Source, parse
 
-if TYPE_CHECKING:
-    import libcst as cst
-
-_WIDTH = 88
-"""Columns; a wrapped expression that would be longer is laid out over several lines."""
-
-
-@dataclass(frozen=True)
-class TextEdit:
-    """Replace ``text[start:end]``; an insertion where both are the same offset."""
-
-    start: int
-    end: int
-    text: str
+__all__ = ["Examination", "apply", "examine", "may_hold", "only_inserts"]
 
 
 @dataclass(frozen=True)
@@ -54,27 +42,6 @@ class Examination:
     pristine: bytes
     patched: bytes | None
     exact: bool = True
-
-
-@dataclass(frozen=True)
-class _Mark:
-    """One of our insertions, as found, and the edits that take it out."""
-
-    site: Site
-    line: int
-    edits: tuple[TextEdit, ...]
-
-
-@dataclass(frozen=True)
-class _Place:
-    """What looking for one site gave: its edits, or why not."""
-
-    site: Site
-    state: State
-    line: int | None
-    edits: tuple[TextEdit, ...] = ()
-    reason: str = ""
-    nearest: Nearest | None = None
 
 
 def examine(codemod: Codemod, path: str, raw: bytes) -> Examination:
@@ -130,277 +97,14 @@ def only_inserts(codemod: Codemod) -> bool:
     return not any(isinstance(site.edit, Replace) for site in codemod.sites)
 
 
-def splice(text: str, edits: Iterable[TextEdit]) -> str:
-    """Return ``text`` with the edits made; edits at one offset stay in their order."""
-    parts: list[str] = []
-    done = 0
-    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
-        if edit.start < done:
-            raise ToolBug(f"two edits overlap at offset {edit.start}")
-        parts += [text[done : edit.start], edit.text]
-        done = edit.end
-    return "".join([*parts, text[done:]])
-
-
-# --- looking -------------------------------------------------------------------------------
-
-
-def find(sites: Iterable[Site], source: Source) -> list[_Place]:
-    """Look for every site in a source without our marks; one or more places a site."""
-    cache: dict[str, list[Definition]] = {}
-    places: list[_Place] = []
-    for site in sites:
-        if site.within not in cache:
-            cache[site.within] = source.definitions(site.within)
-        places += _find_site(site, source, cache[site.within])
-    return _apart(places, source)
-
-
-def _apart(places: list[_Place], source: Source) -> list[_Place]:
-    """Turn places that lie inside one another into drifted ones: their edits would mix."""
-    end, kept = 0, []
-    for place in sorted(places, key=lambda p: p.edits[0].start if p.edits else 0):
-        if place.edits and place.edits[0].start < end:
-            reason = f"line {place.line}: two places of `{place.site.within}` overlap"
-            nearest = Nearest(place.line or 0, source.line_text(place.line or 0), "")
-            kept.append(_Place(place.site, State.DRIFTED, None, (), reason, nearest))
-        elif place.edits:
-            end = place.edits[-1].end
-    lost = {(place.site.within, place.site.kind): place for place in kept}
-    return [lost.get((p.site.within, p.site.kind), p) for p in places] if lost else places
-
-
-def _find_site(site: Site, source: Source, definitions: list[Definition]) -> list[_Place]:
-    if len(definitions) != 1:
-        return [_no_definition(site, source, definitions)]
-    definition = definitions[0]
-    try:
-        matches = _matches(site, definition)
-        if isinstance(matches, _Place):
-            return [matches]
-        return [
-            _Place(site, State.READY, definition.line(m.node), tuple(_edits(site, definition, m)))
-            for m in matches
-        ]
-    except Drift as drift:
-        nearest = _at(definition, drift.node) if drift.node is not None else None
-        reason = f"{site.kind} in `{site.within}`: {drift}"
-        return [_Place(site, State.DRIFTED, None, (), reason, nearest)]
-    except Upstream as upstream:
-        line = definition.line(upstream.node) if upstream.node is not None else definition.first
-        return [_Place(site, State.UPSTREAM, line, (), str(upstream))]
-
-
-def _matches(site: Site, definition: Definition) -> list[Match] | _Place:
-    if callable(site.find):
-        found = list(site.find(definition))
-        if not found and site.optional:
-            return []
-        if not found or (site.count is not None and len(found) != site.count):
-            raise Drift(f"found {len(found)} places of kind {site.kind}, expected {site.count}")
-        return found
-    from rewriter.patterns import compiled
-
-    templates = (site.find,) if isinstance(site.find, str) else site.find
-    hits = [(t, list(compiled(t).search(definition))) for t in templates]
-    hits = [(t, found) for t, found in hits if found]
-    if len(hits) == 1 and site.count in (None, len(hits[0][1])):
-        return [Match(f.node, holes=f.holes) for f in hits[0][1]]
-    if not hits and site.optional:
-        return []
-    looked = " or ".join(f"`{t}`" for t in templates)
-    if not hits:
-        nearest = compiled(templates[0]).nearest(definition)
-        reason = f"`{site.within}` has no {looked}"
-        return _Place(site, State.DRIFTED, None, (), reason, nearest)
-    lines = sorted(definition.line(f.node) for _, found in hits for f in found)
-    where = ", ".join(map(str, lines))
-    wanted = site.count or "one form"
-    raise Drift(f"expected {wanted} of {looked}, found {len(lines)}: lines {where}")
-
-
-def _no_definition(site: Site, source: Source, definitions: list[Definition]) -> _Place:
-    if definitions:
-        lines = ", ".join(str(d.first) for d in definitions)
-        reason = f"`{site.within}` is defined {len(definitions)} times: lines {lines}"
-        return _Place(site, State.DRIFTED, None, (), reason)
-    if site.within == IMPORTS:
-        return _Place(site, State.DRIFTED, None, (), "no import at the top of the module")
-    import difflib
-
-    reason = f"`{site.within}` is not defined"
-    last = site.within.rsplit(".", 1)[-1]
-    names = [n for n in source.nodes if n.rsplit(".", 1)[-1] == last]
-    names += difflib.get_close_matches(site.within, list(source.nodes), 1)
-    if not names:
-        return _Place(site, State.DRIFTED, None, (), reason)
-    line = source.nodes[names[0]][0].lineno
-    nearest = Nearest(line, source.line_text(line), f"it is called `{names[0]}`")
-    return _Place(site, State.DRIFTED, None, (), reason, nearest)
-
-
-def _at(definition: Definition, node: cst.CSTNode) -> Nearest:
-    line = definition.line(node)
-    return Nearest(line, definition.source.line_text(line), "")
-
-
-# --- editing -------------------------------------------------------------------------------
-
-
-def _edits(site: Site, definition: Definition, match: Match) -> list[TextEdit]:
-    edit, source = site.edit, definition.source
-    if isinstance(edit, Insert):
-        return _insert(edit, definition, match)
-    start, end = definition.span(match.node)
-    if isinstance(edit, Wrap):
-        if _needs_brackets(match.node):
-            raise Drift("a bare tuple, generator or yield cannot be an argument", match.node)
-        return _wrap(edit, source, start, end, match.arguments)
-    from rewriter.patterns import compiled
-
-    return [TextEdit(start, end, compiled(edit.code).fill(definition, match.holes))]
-
-
-def _needs_brackets(node: cst.CSTNode) -> bool:
-    """Return whether brackets around an expression are part of what it is."""
-    import libcst as cst
-
-    return isinstance(node, (cst.Tuple, cst.GeneratorExp, cst.Yield))
-
-
-def _insert(edit: Insert, definition: Definition, match: Match) -> list[TextEdit]:
-    """Insert whole lines beside a statement that has its lines to itself."""
-    import libcst as cst
-
-    from rewriter.patterns import compiled
-
-    source = definition.source
-    node: cst.CSTNode | None = match.node
-    if isinstance(node, cst.BaseExpression) and isinstance(definition.parents[node], cst.Expr):
-        node = definition.parents[node]
-    if isinstance(node, cst.BaseSmallStatement):
-        node = definition.parents[node]
-        if isinstance(node, cst.SimpleStatementLine) and len(node.body) > 1:
-            raise Drift("its line holds more than one statement", match.node)
-    if not isinstance(node, cst.SimpleStatementLine):
-        raise Drift("it does not stand on a line of its own", match.node)
-    start, end = definition.span(node)
-    first, last = source.line_at(start), source.line_at(end)
-    indent = source.text[source.line_start(first) : start]
-    newline = source.newline(source.line_start(first))
-    code = indent + compiled(edit.code).fill(definition, match.holes)
-    code = code.replace("\n", newline + indent)
-    at = source.line_start(first if edit.before else last + 1)
-    if not edit.before and source.line_at(at) == last:  # the file ends without a newline
-        return [TextEdit(at, at, newline + code)]
-    return [TextEdit(at, at, code + newline)]
-
-
-def _wrap(
-    edit: Wrap, source: Source, start: int, end: int, others: tuple[str, ...]
-) -> list[TextEdit]:
-    before, after = others[: edit.keeps], others[edit.keeps :]
-    head = f"{edit.call}({''.join(a + ', ' for a in before)}"
-    tail = f"{''.join(', ' + a for a in after)})"
-    first = source.line_at(start)
-    line_start, line_end = source.line_start(first), source.line_start(source.line_at(end) + 1)
-    whole = source.text[line_start:line_end].rstrip()
-    if "\n" in whole or "\r" in whole or len(whole) + len(head) + len(tail) > _WIDTH:
-        newline = source.newline(line_start)
-        text = source.text[line_start:end]
-        indent = text[: len(text) - len(text.lstrip(" \t\f"))]
-        inner = newline + indent + ("\t" if indent.startswith("\t") else "    ")
-        head = f"{edit.call}({inner}{''.join(a + ',' + inner for a in before)}"
-        tail = f",{''.join(inner + a + ',' for a in after)}{newline}{indent})"
-    return [TextEdit(start, start, head), TextEdit(end, end, tail)]
-
-
-# --- taking out ----------------------------------------------------------------------------
-
-
-def peel(sites: Iterable[Site], source: Source) -> list[_Mark]:
-    """Find what these sites' edits have put into a source, with the edits that take it out."""
-    marks: list[_Mark] = []
-    for site in sites:
-        if _may_hold(site, source.text):
-            for definition in source.definitions(site.within):
-                if _may_hold(site, definition.text):
-                    marks += _marks(site, definition)
-    return marks
-
-
-def may_hold(codemod: Codemod, path: str, raw: bytes) -> bool:
-    """Return False where none of a codemod's edits can be in a file; cheap, nothing is parsed."""
-    text = raw.decode("utf-8", "replace")
-    return any(_may_hold(site, text) for site in codemod.files().get(path, ()))
-
-
-def _may_hold(site: Site, text: str) -> bool:
-    """Return False where a site's edit cannot be in a text; a cheap test before parsing."""
-    if isinstance(site.edit, Wrap):
-        return site.edit.call in text
-    return all(word in text for word in re.findall(r"\w+", re.sub(r"\{\w+\}", " ", site.edit.code)))
-
-
-def _marks(site: Site, definition: Definition) -> list[_Mark]:
-    from rewriter.patterns import compiled
-
-    edit, source = site.edit, definition.source
-    if isinstance(edit, Wrap):
-        return _wrapped(site, edit, definition)
-    found: list[_Mark] = []
-    for hit in compiled(edit.code).search(definition):
-        start, end = definition.span(hit.node)
-        line = source.line_at(start)
-        if isinstance(edit, Replace):
-            original = site.find[0] if isinstance(site.find, tuple) else site.find
-            assert isinstance(original, str), "a Replace site is found by a template"
-            text = compiled(original).fill(definition, hit.holes)
-            found.append(_Mark(site, line, (TextEdit(start, end, text),)))
-            continue
-        first, last = source.line_start(line), source.line_start(source.line_at(end) + 1)
-        if source.line_at(last) == source.line_at(end) and first > 0:  # last line, no newline
-            first -= len(source.newline(source.line_start(line - 1)))
-        found.append(_Mark(site, line, (TextEdit(first, last, ""),)))
-    return found
-
-
-def _wrapped(site: Site, edit: Wrap, definition: Definition) -> list[_Mark]:
-    import libcst as cst
-
-    found: list[_Mark] = []
-    for node in definition.nodes:
-        if not isinstance(node, cst.Call) or _dotted(node.func) != edit.call:
-            continue
-        head = node.args[: edit.keeps + 1]
-        if len(head) <= edit.keeps or any(arg.star or arg.keyword for arg in head):
-            continue
-        start, end = definition.span(node)
-        inner, outer = definition.span(node.args[edit.keeps])
-        edits = (TextEdit(start, inner, ""), TextEdit(outer, end, ""))
-        found.append(_Mark(site, definition.line(node), edits))
-    return found
-
-
-def _dotted(node: cst.CSTNode) -> str:
-    import libcst as cst
-
-    if isinstance(node, cst.Attribute):
-        return f"{_dotted(node.value)}.{node.attr.value}"
-    return node.value if isinstance(node, cst.Name) else ""
-
-
-# --- verdicts ------------------------------------------------------------------------------
-
-
-def _result(place: _Place, source: Source) -> SiteResult:
+def _result(place: Place, source: Source) -> SiteResult:
     site = place.site
     return SiteResult(
         site.within, site.kind, place.line, place.state, place.reason, place.nearest, source.path
     )
 
 
-def _without_marks(source: Source, places: list[_Place]) -> Examination:
+def _without_marks(source: Source, places: list[Place]) -> Examination:
     results = tuple(_result(place, source) for place in places)
     deciding = [place for place in places if place.site.decides]
     drifted = [place for place in places if place.state is State.DRIFTED]
@@ -419,7 +123,7 @@ def _without_marks(source: Source, places: list[_Place]) -> Examination:
     return Examination(state, results, reason, nearest, source.raw, None)
 
 
-def _with_marks(source: Source, sites: Iterable[Site], marks: list[_Mark]) -> Examination:
+def _with_marks(source: Source, sites: Iterable[Site], marks: list[Mark]) -> Examination:
     """Judge a file that holds marks: take them out, put the edits in again and compare."""
     taken = [edit for mark in marks for edit in mark.edits]
     pristine = _parsed_without(source, taken)
@@ -464,12 +168,12 @@ def _parsed_without(source: Source, edits: Iterable[TextEdit]) -> Source | None:
     return made
 
 
-def _where_marked(places: list[_Place], marks: list[_Mark], taken: list[TextEdit]) -> list[_Place]:
+def _where_marked(places: list[Place], marks: list[Mark], taken: list[TextEdit]) -> list[Place]:
     """Expect an import where it stands in its block: sorting moves it, and so may other codemods.
 
     Its place among the imports has no meaning; all other insertions belong where they were put.
     """
-    moved: list[_Place] = []
+    moved: list[Place] = []
     for place in places:
         own = [m for m in marks if m.site is place.site and place.site.within == IMPORTS]
         if own and place.edits and isinstance(place.site.edit, Insert):
@@ -485,7 +189,7 @@ def _pristine_offset(offset: int, taken: list[TextEdit]) -> int:
 
 
 def _sites_with_marks(
-    marks: list[_Mark], places: list[_Place], taken: list[TextEdit], pristine: Source
+    marks: list[Mark], places: list[Place], taken: list[TextEdit], pristine: Source
 ) -> tuple[SiteResult, ...]:
     """Pair the places found in the pristine text with the marks found in the given one."""
     results: list[SiteResult] = []
@@ -508,7 +212,7 @@ def _sites_with_marks(
     return (*results, *(_stray(mark, pristine) for mark in left))
 
 
-def _stray(mark: _Mark, source: Source) -> SiteResult:
+def _stray(mark: Mark, source: Source) -> SiteResult:
     reason = "one of our insertions stands where none belongs"
     return SiteResult(
         mark.site.within, mark.site.kind, mark.line, State.TAMPERED, reason, None, source.path
@@ -525,7 +229,7 @@ def _given_offset(offset: int, taken: list[TextEdit]) -> int:
     return offset + shift
 
 
-def _covers(mark: _Mark, position: int) -> bool:
+def _covers(mark: Mark, position: int) -> bool:
     return mark.edits[0].start <= position <= mark.edits[0].end
 
 
@@ -533,15 +237,7 @@ def _same_code(source: Source, text: str) -> bool:
     """Return whether two texts differ in layout alone: the same tree and the same comments."""
     if ast.dump(source.tree) != ast.dump(parse(source.path, source.encode(text))):
         return False
-    return _comments(source.text) == _comments(text)
-
-
-def _comments(text: str) -> list[str]:
-    import io
-    import tokenize
-
-    tokens = tokenize.generate_tokens(io.StringIO(NEWLINE.sub("\n", text)).readline)
-    return [token.string for token in tokens if token.type == tokenize.COMMENT]
+    return comments(source.text) == comments(text)
 
 
 def _first_difference(source: Source, text: str) -> int:

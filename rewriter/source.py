@@ -91,6 +91,11 @@ class Source:
         """Return one line, stripped; for messages."""
         return self.text[self.line_start(line) : self.line_start(line + 1)].strip()
 
+    def indent(self, offset: int) -> str:
+        """Return the white space that the line at ``offset`` begins with."""
+        found = _INDENT.match(self.text, self.line_start(self.line_at(offset)))
+        return found.group() if found else ""
+
     def newline(self, offset: int) -> str:
         """Return the newline that ends the line at ``offset``, or the file's first one."""
         found = NEWLINE.search(self.text, offset) or NEWLINE.search(self.text)
@@ -191,21 +196,17 @@ class Definition:
             return self._whole[node]  # a compound statement's header, or `if x: y` on one line
         if statement not in self._measured:
             start = self._simple_statements[statement]
-            indent = _INDENT.match(
-                self.source.text, self.source.line_start(self.source.line_at(start))
-            )
-            spans = self._written(line, statement, start, indent.group() if indent else "")
-            self._measured[statement] = spans
+            self._measured[statement] = self._written(line, statement, start)
         return self._measured[statement][node]
 
     def _written(
-        self, line: cst.SimpleStatementLine, statement: cst.CSTNode, start: int, indent: str
+        self, line: cst.SimpleStatementLine, statement: cst.CSTNode, start: int
     ) -> dict[cst.CSTNode, tuple[int, int]]:
         """Write one line out, on its own at its indentation, and measure what is in it."""
         import libcst as cst
 
         body: list[cst.SimpleStatementLine | cst.BaseCompoundStatement] = [line]
-        if indent:
+        if indent := self.source.indent(start):
             body = [cst.If(cst.Name("_"), cst.IndentedBlock([line], indent=indent))]
         code, spans = _spans(cst.Module(body, default_newline=self.module.default_newline))
         shift = start - spans[statement][0]

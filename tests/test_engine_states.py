@@ -139,7 +139,7 @@ def test_changed_context_does_not_matter() -> None:
     before = b"class N:\n    x = 1\n\n    def f(self, a):\n        y = 1\n        return g(a)\n"
     moved = (
         b"class M: ...\n\n\nclass N:\n    x = 2\n    z = 3\n\n    @new\n"
-        b"    def f(self, a, b=None):\n        if b: raise E(b)\n        for _ in b: return g( a )\n"
+        b"    def f(self, a, b=None):\n        if b: raise E(b)\n        return g( a )\n"
     )
     codemod = wrapping("g(a)", within="N.f")
     check_round_trip(codemod, before, before.replace(b"g(a)", b"_p.q(g(a))"))

@@ -1,0 +1,126 @@
+"""Looking for sites: what matches in which definition, and what came nearest where nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rewriter.codemod import Drift, Match, Site, Upstream
+from rewriter.edits import TextEdit, edits_of
+from rewriter.model import Nearest, State
+from rewriter.source import IMPORTS, Definition, Source
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+
+@dataclass(frozen=True)
+class Place:
+    """What looking for one site gave: its edits, or why not."""
+
+    site: Site
+    state: State
+    line: int | None
+    edits: tuple[TextEdit, ...] = ()
+    reason: str = ""
+    nearest: Nearest | None = None
+
+
+def find(sites: Iterable[Site], source: Source) -> list[Place]:
+    """Look for every site in a source without our marks; one or more places a site."""
+    cache: dict[str, list[Definition]] = {}
+    places: list[Place] = []
+    for site in sites:
+        if site.within not in cache:
+            cache[site.within] = source.definitions(site.within)
+        places += _find_site(site, source, cache[site.within])
+    return _apart(places, source)
+
+
+def _apart(places: list[Place], source: Source) -> list[Place]:
+    """Turn places that lie inside one another into drifted ones: their edits would mix."""
+    end, kept = 0, []
+    for place in sorted(places, key=lambda p: p.edits[0].start if p.edits else 0):
+        if place.edits and place.edits[0].start < end:
+            reason = f"line {place.line}: two places of `{place.site.within}` overlap"
+            nearest = Nearest(place.line or 0, source.line_text(place.line or 0), "")
+            kept.append(Place(place.site, State.DRIFTED, None, (), reason, nearest))
+        elif place.edits:
+            end = place.edits[-1].end
+    lost = {(place.site.within, place.site.kind): place for place in kept}
+    return [lost.get((p.site.within, p.site.kind), p) for p in places] if lost else places
+
+
+def _find_site(site: Site, source: Source, definitions: list[Definition]) -> list[Place]:
+    if len(definitions) != 1:
+        return [_no_definition(site, source, definitions)]
+    definition = definitions[0]
+    try:
+        matches = _matches(site, definition)
+        if isinstance(matches, Place):
+            return [matches]
+        return [
+            Place(site, State.READY, definition.line(m.node), tuple(edits_of(site, definition, m)))
+            for m in matches
+        ]
+    except Drift as drift:
+        nearest = _at(definition, drift.node) if drift.node is not None else None
+        reason = f"{site.kind} in `{site.within}`: {drift}"
+        return [Place(site, State.DRIFTED, None, (), reason, nearest)]
+    except Upstream as upstream:
+        line = definition.line(upstream.node) if upstream.node is not None else definition.first
+        return [Place(site, State.UPSTREAM, line, (), str(upstream))]
+
+
+def _matches(site: Site, definition: Definition) -> list[Match] | Place:
+    if callable(site.find):
+        found = list(site.find(definition))
+        if not found and site.optional:
+            return []
+        if not found or (site.count is not None and len(found) != site.count):
+            raise Drift(f"found {len(found)} places of kind {site.kind}, expected {site.count}")
+        return found
+    from rewriter.patterns import compiled
+
+    templates = (site.find,) if isinstance(site.find, str) else site.find
+    hits = [(t, list(compiled(t).search(definition))) for t in templates]
+    hits = [(t, found) for t, found in hits if found]
+    if len(hits) == 1 and site.count in (None, len(hits[0][1])):
+        return [Match(f.node, holes=f.holes) for f in hits[0][1]]
+    if not hits and site.optional:
+        return []
+    looked = " or ".join(f"`{t}`" for t in templates)
+    if not hits:
+        nearest = compiled(templates[0]).nearest(definition)
+        reason = f"`{site.within}` has no {looked}"
+        return Place(site, State.DRIFTED, None, (), reason, nearest)
+    lines = sorted(definition.line(f.node) for _, found in hits for f in found)
+    where = ", ".join(map(str, lines))
+    wanted = site.count or "one form"
+    raise Drift(f"expected {wanted} of {looked}, found {len(lines)}: lines {where}")
+
+
+def _no_definition(site: Site, source: Source, definitions: list[Definition]) -> Place:
+    if definitions:
+        lines = ", ".join(str(d.first) for d in definitions)
+        reason = f"`{site.within}` is defined {len(definitions)} times: lines {lines}"
+        return Place(site, State.DRIFTED, None, (), reason)
+    if site.within == IMPORTS:
+        return Place(site, State.DRIFTED, None, (), "no import at the top of the module")
+    import difflib
+
+    reason = f"`{site.within}` is not defined"
+    last = site.within.rsplit(".", 1)[-1]
+    names = [n for n in source.nodes if n.rsplit(".", 1)[-1] == last]
+    names += difflib.get_close_matches(site.within, list(source.nodes), 1)
+    if not names:
+        return Place(site, State.DRIFTED, None, (), reason)
+    line = source.nodes[names[0]][0].lineno
+    nearest = Nearest(line, source.line_text(line), f"it is called `{names[0]}`")
+    return Place(site, State.DRIFTED, None, (), reason, nearest)
+
+
+def _at(definition: Definition, node: cst.CSTNode) -> Nearest:
+    line = definition.line(node)
+    return Nearest(line, definition.source.line_text(line), "")
