@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rewriter.codemod import Codemod
 from rewriter.errors import SourceError
@@ -22,8 +22,7 @@ APPLIES = frozenset({State.READY, State.APPLIED})
 """States in which applying succeeds, or has."""
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """A commit at which a codemod ceases to apply, or begins to.
 
     Attributes:
@@ -37,8 +36,7 @@ class Turn:
     before: State
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """What a range did to a codemod.
 
     Attributes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -170,9 +169,9 @@ def _row(judge: Judge, codemod: Codemod, point: Point, read: Read) -> Row:
 def _judged(row: Row, judge: Judge, codemod: Codemod, files: Files, read: Read) -> Row:
     """Add what the codemod is; a file that does not parse is an error of its cell."""
     try:
-        return replace(row, verdict=judge.verdict(codemod, files, read, row.version))
+        return row._replace(verdict=judge.verdict(codemod, files, read, row.version))
     except SourceError as error:
-        return replace(row, error=str(error))
+        return row._replace(error=str(error))
 
 
 def _traced(codemod: Codemod, made: Iterable[tuple[Point, Row]]) -> Iterator[Row]:
@@ -193,7 +192,7 @@ def _traced(codemod: Codemod, made: Iterable[tuple[Point, Row]]) -> Iterator[Row
             earlier = point.before[0] if point.before else point.files
             since = began.get(_own(codemod, earlier))
         began[_own(codemod, point.files)] = since
-        yield replace(row, since=since)
+        yield row._replace(since=since)
     yield from in_line(linear)
 
 
@@ -203,7 +202,7 @@ def in_line(rows: Iterable[Row]) -> Iterator[Row]:
     for row in rows:
         if previous is not None:
             same = previous.word == row.word
-            row = replace(row, since=previous.since if same else (row.label, None))
+            row = row._replace(since=previous.since if same else (row.label, None))
         yield row
         previous = row
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rewriter.codemod import Codemod
 from rewriter.model import FINE, State, Verdict
@@ -13,8 +13,7 @@ Origin = tuple[str, "Commit | None"]
 """The revision that brought a state: its label, and its commit where it is one."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One codemod at one revision.
 
     Attributes:
@@ -86,8 +85,7 @@ class Row:
         return self.verdict.reason if self.verdict else self.error
 
 
-@dataclass(frozen=True)
-class Episode:
+class Episode(NamedTuple):
     """Rows of one codemod that follow each other and have the same state."""
 
     rows: tuple[Row, ...]
@@ -103,8 +101,7 @@ class Episode:
         return self.rows[-1]
 
 
-@dataclass(frozen=True)
-class Matrix:
+class Matrix(NamedTuple):
     """Rows, oldest first within each codemod and series.
 
     Attributes:

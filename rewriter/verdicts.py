@@ -49,7 +49,7 @@ def save(name: str, verdict: Verdict) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump(as_json(verdict), file)
+            file.write(json.dumps(as_json(verdict)))  # json.dump has no C loop
         Path(file.name).replace(path)
     except OSError:
         return

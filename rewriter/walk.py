@@ -6,18 +6,17 @@ A commit's ancestors never change, so a walk that is kept under the ids of its e
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from rewriter import __version__, verdicts
 from rewriter.codemod import Codemod
 from rewriter.errors import TargetError
 from rewriter.targets import history as history_module
-from rewriter.targets.commits import Commit, Span, Tree
+from rewriter.targets.commits import NO_TREE, Commit, Span, Tree
 from rewriter.targets.disk import PACKAGE
 from rewriter.targets.history import History
 from rewriter.targets.version import VERSION_FILES, source_version
@@ -28,8 +27,7 @@ Files = dict[str, str]
 _STATED = ("pyproject.toml", *VERSION_FILES)
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """One commit or tag, and what the files are there.
 
     Attributes:
@@ -52,7 +50,7 @@ class Point:
     before: tuple[Files, ...] | None = None
     version: str | None = None
     prefix: str = "python/"
-    moved: dict[str, tuple[str, str]] = field(default_factory=dict)
+    moved: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
 def paths_of(codemods: Iterable[Codemod]) -> list[str]:
@@ -104,18 +102,18 @@ def _commits(history: History, span: Span, paths: list[str]) -> list[Point]:
     for commit in touching:
         point = _point(commit.short, "commit", commit, trees)
         if commit.id not in span.cut:
-            before = tuple(trees.get(parent, Tree()).blobs for parent in commit.parents) or ({},)
+            before = tuple(trees.get(parent, NO_TREE).blobs for parent in commit.parents) or ({},)
             moved = moved | dict(_moves(history, commit, point.files, before))
-            point = replace(point, before=before)
+            point = point._replace(before=before)
         moved = {path: to for path, to in moved.items() if path not in point.files}
-        points.append(replace(point, moved=moved))
+        points.append(point._replace(moved=moved))
     if touching and touching[-1].id == span.tip:
-        return [*points[:-1], replace(points[-1], label=span.name)]
-    return [*points, replace(_point(span.name, "tip", ends[span.tip], trees), moved=moved)]
+        return [*points[:-1], points[-1]._replace(label=span.name)]
+    return [*points, _point(span.name, "tip", ends[span.tip], trees)._replace(moved=moved)]
 
 
 def _point(label: str, kind: str, commit: Commit, trees: dict[str, Tree]) -> Point:
-    tree = trees.get(commit.id, Tree())
+    tree = trees.get(commit.id, NO_TREE)
     return Point(label, kind, commit, tree.blobs, prefix=tree.prefix)
 
 
@@ -142,7 +140,7 @@ def _tags(history: History, named: list[tuple[str, Commit]], paths: list[str]) -
             if asked not in stated:
                 stated[asked] = source_version(partial(_read, read, blobs))
             files = {path: oid for path, oid in blobs.items() if path in paths}
-            points.append(replace(point, files=files, version=stated[asked]))
+            points.append(point._replace(files=files, version=stated[asked]))
     return points
 
 
@@ -191,10 +189,13 @@ def _read_point(value: dict[str, Any]) -> Point:
 
 def _save(path: Path, points: list[Point]) -> None:
     """Keep a walk; it appears by one rename. A cache that cannot be written is no error."""
+    import tempfile
+
+    values = [{**p._asdict(), "commit": p.commit._asdict(), "moved": dict(p.moved)} for p in points]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump([asdict(point) for point in points], file)
+            file.write(json.dumps(values))
         Path(file.name).replace(path)
     except OSError:
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -50,8 +49,8 @@ def hostile() -> Matrix:
             Row(CODEMOD, "commits", HOSTILE, "commit", commit, None, verdict,
                 since=(HOSTILE, commit), prefix="python/")
         )  # fmt: skip
-    rows.append(replace(rows[-1], verdict=None, error=HOSTILE))
-    rows.append(replace(rows[2], moved=(HOSTILE, "0123456789")))
+    rows.append(rows[-1]._replace(verdict=None, error=HOSTILE))
+    rows.append(rows[2]._replace(moved=(HOSTILE, "0123456789")))
     return Matrix(tuple(rows), (catalog.load(CODEMOD),), HOSTILE, 1, 1)
 
 
@@ -114,7 +113,7 @@ def test_sarif_fingerprints_outlive_a_new_commit(story: Repository) -> None:
 
 
 def test_retirement_is_a_note(tmp_path: Path) -> None:
-    row = replace(empty().rows[0], verdict=Verdict(CODEMOD, FILE, State.UPSTREAM, (), "mended"))
+    row = empty().rows[0]._replace(verdict=Verdict(CODEMOD, FILE, State.UPSTREAM, (), "mended"))
     retired = Matrix((row,), (catalog.load(CODEMOD),), "")
     [result] = json.loads(sarif.document(retired))["runs"][0]["results"]
     assert result["level"] == "note"
@@ -315,9 +314,9 @@ def test_page_loads_nothing(hostile: Matrix) -> None:
 
 def test_page_of_several_series_and_codemods() -> None:
     one = empty().rows[0]
-    other = replace(one, codemod="another")
-    tree = replace(one, series="trees", kind="checkout", label="here")
-    rows = (one, tree, other, replace(tree, codemod="another"))
+    other = one._replace(codemod="another")
+    tree = one._replace(series="trees", kind="checkout", label="here")
+    rows = (one, tree, other, tree._replace(codemod="another"))
     page = Page(html.page(Matrix(rows, (catalog.load(CODEMOD),), "")))
     assert page.classes("table").count("runs") == 2
     assert "Releases" in page.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,6 +78,8 @@ def tell_github(matrix: Matrix) -> None:
 
 def _place(path: Path, content: bytes) -> str:
     """Write a file by one rename, so that a reader never sees half of it."""
+    import tempfile
+
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(content)

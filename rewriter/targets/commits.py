@@ -1,15 +1,17 @@
-"""Values of git histories: commits, ranges of them, and a few files of their trees."""
+"""Values of git histories: commits, ranges of them, and a few files of their trees.
+
+Tuples with names: every start makes these classes, and a frozen dataclass takes longer to make.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 PREFIXES = ("python/", "")
 """Where the package's parent may be in a tree, as a Revision looks for it."""
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(NamedTuple):
     """One commit.
 
     Attributes:
@@ -30,8 +32,7 @@ class Commit:
         return self.id[:10]
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A range of commits, resolved.
 
     Attributes:
@@ -58,8 +59,7 @@ class Span:
         return [*since, self.tip, *([] if self.base is None else [f"^{self.base}"])]
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(NamedTuple):
     """Some files of one commit.
 
     Attributes:
@@ -67,5 +67,9 @@ class Tree:
         blobs: their ids by path; a file that is not there is left out.
     """
 
-    prefix: str = PREFIXES[0]
-    blobs: dict[str, str] = field(default_factory=dict)
+    prefix: str
+    blobs: dict[str, str]
+
+
+NO_TREE = Tree(PREFIXES[0], {})
+"""Of a commit without the package."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 
 from rewriter.errors import TargetError, UsageError
 from rewriter.targets.commits import PREFIXES, Commit, Span, Tree
@@ -246,6 +245,8 @@ class History:
     def _empty(self, span: Span) -> TargetError:
         reason = f"all that leads to {span.name} leads to {span.base_name} as well"
         if span.after is not None:
+            from datetime import datetime
+
             day = datetime.fromtimestamp(span.after).astimezone().isoformat(" ", "minutes")
             reason = f"no commit up to {span.name} ({span.tip[:10]}) since {day}"
         hint = "; are its ends the right way round?" if span.base is not None else ""
@@ -253,4 +254,6 @@ class History:
 
 
 def _seconds(commit: Commit) -> float:
+    from datetime import datetime
+
     return datetime.fromisoformat(commit.date).timestamp()
