@@ -62,9 +62,13 @@ def _in_dist_infos(home: Home) -> Iterator[Leftover]:
     for folder in home.root.glob("*.dist-info"):
         if folder == home.folder:
             continue
-        for name, what in (("REWRITER.json", "manifest"), ("REWRITER.journal", "journal")):
-            if (folder / name).is_file():
-                yield Leftover("root", f"{folder.name}/{name}", f"{what} of a former install")
+        for pattern, what in (
+            ("REWRITER.json", "manifest of a former install"),
+            ("REWRITER.journal", "journal of a former install"),
+            (".*.rewriter-????????.*", "temporary file of a run that died"),
+        ):
+            for path in folder.glob(pattern):
+                yield Leftover("root", f"{folder.name}/{path.name}", what)
 
 
 def _at_home(home: Home) -> Iterator[Leftover]:

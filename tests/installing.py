@@ -82,7 +82,8 @@ class Done(NamedTuple):
 
 def rewriter(*arguments: str | os.PathLike[str]) -> Done:
     """Run the command line in this process."""
-    out, err = io.StringIO(), io.StringIO()
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    err = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             cli.main([os.fspath(argument) for argument in arguments])
@@ -92,7 +93,8 @@ def rewriter(*arguments: str | os.PathLike[str]) -> Done:
         finally:
             gc.enable()  # a command that ends turns it off for good
             gc.unfreeze()
-    return Done(code, out.getvalue(), err.getvalue())
+    assert isinstance(out.buffer, io.BytesIO)
+    return Done(code, out.buffer.getvalue().decode("utf-8"), err.getvalue())
 
 
 def states(*arguments: str | os.PathLike[str]) -> dict[str, str]:

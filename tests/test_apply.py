@@ -1,4 +1,3 @@
-# ruff: noqa: F811
 """``apply`` into an installed package: what it writes, what it tells, what it refuses."""
 
 from __future__ import annotations

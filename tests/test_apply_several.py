@@ -1,4 +1,3 @@
-# ruff: noqa: F811
 """Several codemods, and several versions of one: one transition from list to list."""
 
 from __future__ import annotations

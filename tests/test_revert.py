@@ -1,4 +1,3 @@
-# ruff: noqa: F811
 """``revert``: every byte back, proved; the user's own edits stay; ours edited are refused."""
 
 from __future__ import annotations

@@ -82,14 +82,33 @@ def put_back(ground: Ground, found: Journal) -> str:
     Raises:
         Interrupted: the operating system refused that as well.
     """
-    others = [ground.shown(w) for w in found.writes if _state(ground, found, w) == "other"]
-    _all(_undoing_steps(ground, found))
+    others = [w for w in found.writes if _state(ground, found, w) == "other"]
+    needed = _needed(ground, found, others)
+    _all(_undoing_steps(ground, found, needed))
     _all(closing_steps(ground, found))
     told = "everything was put back as it was"
     if others:
         told = "what it had written was taken back; changed by somebody else and left alone: "
-        told += ", ".join(others)
+        told += ", ".join(ground.shown(write) for write in others)
+    if needed:
+        told += "; still needed by that, and left: "
+        told += ", ".join(ground.shown(write) for write in needed)
     return told
+
+
+def _needed(ground: Ground, found: Journal, others: list[Noted]) -> list[Noted]:
+    """Return the new modules that files still name which somebody has changed since.
+
+    Such a file may hold our lines, and would not import without the module that came with them.
+    """
+    texts = [ground.place(write).read_bytes() for write in others if ground.place(write).is_file()]
+    return [
+        write
+        for write in found.writes
+        if write.before is None
+        and write.path.endswith(".py")
+        and any(os.fsencode(ground.place(write).stem) in text for text in texts)
+    ]
 
 
 def clear(ground: Ground, found: Journal) -> None:
@@ -108,9 +127,9 @@ def _all(steps: Iterator[Step]) -> None:
         ) from error
 
 
-def _undoing_steps(ground: Ground, found: Journal) -> Iterator[Step]:
+def _undoing_steps(ground: Ground, found: Journal, needed: list[Noted]) -> Iterator[Step]:
     for write in reversed(found.writes):
-        if _state(ground, found, write) != "new":
+        if write in needed or _state(ground, found, write) != "new":
             continue
         folder, name = ground.folder(write.at, write.path), write.path.rpartition("/")[2]
         place, old = ground.shown(write), old_name(name, found.token)

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rewriter.errors import RefusedError
+from rewriter.errors import Interrupted, RefusedError
 from rewriter.targets.home import Home
 from rewriter.transaction import attributes, bytecode, journal
 from rewriter.transaction.attributes import Attributes
@@ -48,6 +48,7 @@ class Run:
         self._ground = Ground(home)
         self._held = -1
         self._published = False
+        self._closing = False
         self.journal = Journal(
             command,
             secrets.token_hex(4),
@@ -67,8 +68,13 @@ class Run:
             try:
                 for step in self.steps():
                     perform(step)
+                for step in closing_steps(self._ground, self.journal):
+                    self._closing = True
+                    perform(step)
             except (StepFailed, Moved, OSError) as failure:
                 told = self._give_up()
+                if self._closing:
+                    raise Interrupted(f"{failure}; {told}") from failure
                 raise RefusedError(f"{failure}; {told}") from failure
             except BaseException:
                 self._give_up()
@@ -78,14 +84,19 @@ class Run:
                     os.close(self._held)
 
     def _give_up(self) -> str:
-        """Undo what was done and say so."""
+        """Undo what was done and say so; once all was read back there is nothing to undo."""
+        if self._closing:
+            return (
+                "all files are written and right, but temporary ones may be left; the next "
+                "`rewriter apply` or `rewriter revert` removes them"
+            )
         if self._published:
             return put_back(self._ground, self.journal)
         clear(self._ground, self.journal)
         return "nothing was written"
 
     def steps(self) -> Iterator[Step]:
-        """Yield every step, in order."""
+        """Yield every step up to the last reading back, in order."""
         home = self.home
         if not home.folder.is_dir():
             yield Step("make directory", str(home.folder), home.folder.mkdir)
@@ -98,7 +109,6 @@ class Run:
         for write in self.writes:
             yield from self._change_steps(write)
         yield from self._verify_steps()
-        yield from closing_steps(self._ground, self.journal)
 
     def _journal_steps(self) -> Iterator[Step]:
         home, name = self.home, self.home.journal
