@@ -4,6 +4,7 @@ it and the hash of the patched file. Facts only: no line of upstream's source is
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -47,6 +48,9 @@ class Pin:
     state: State
     sites: tuple[PinnedSite, ...]
     patched: str
+
+
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def sha256(raw: bytes) -> str:
@@ -126,12 +130,18 @@ def _read(path: Path) -> Pin:
     try:
         value = tomllib.loads(path.read_text(encoding="utf-8"))
         sites = tuple(PinnedSite(s["definition"], s["kind"], s["line"]) for s in value["sites"])
-        return Pin(
+        pin = Pin(
             value["file"], value["source"], tuple(value["releases"]), State(value["state"]),
             sites, value.get("patched", ""),
         )  # fmt: skip
+        if not pin.releases:
+            raise ValueError("it names no release")
+        if not all(_SHA256.fullmatch(digest) for digest in (pin.source, pin.patched or pin.source)):
+            raise ValueError("a hash is not 64 hexadecimal digits")
+        min(pin.releases, key=_release_order)  # raises where one is no version
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: malformed pin: {error!r}") from error
+    return pin
 
 
 def _release_order(release: str) -> Any:
