@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from rewriter.probes.trace.diagnosis import Diagnosis
-from rewriter.probes.trace.facts import Fact, Verdict
+from rewriter.probes.trace.facts import Verdict
 from rewriter.probes.trace.families import short_name
-from rewriter.probes.trace.prediction import Prediction
-from rewriter.probes.trace.usage import FamilyUse, KernelUse
+from rewriter.probes.trace.findings import Diagnosis
+from rewriter.probes.trace.usage import KernelUse
+from rewriter.report.diagnosis_sections import (
+    WIDTH,
+    aligned,
+    fact_lines,
+    family_lines,
+    hanging,
+    heading,
+    milliseconds,
+    pool_lines,
+    prediction_lines,
+    printable,
+)
 from rewriter.report.text import paint
 
-WIDTH = 80
-_BAR = 22
-_SMALL = 0.005
 _HOST_BOUND = 0.4
 _MANY_EVENTS = 1_000_000
 
@@ -53,52 +61,17 @@ def diagnosis_lines(found: Diagnosis, *, colour: bool, verbose: bool = False) ->
     if found.prediction is not None:
         yield ""
         yield from prediction_lines(found.prediction)
+    if found.pool is not None:
+        yield ""
+        yield heading("The pool", "GB = 10^9 bytes, GiB = 2^30")
+        for line in pool_lines(found.pool):
+            yield f"  {line}"
     if found.remedies:
         yield ""
         yield heading("What would end it")
         for remedy in found.remedies:
             yield f"  {remedy.action}"
             yield from hanging("", remedy.effect, indent=6, hang=0)
-
-
-def heading(title: str, note: str = "") -> str:
-    """Return a section's first line."""
-    return f"{title} ({note})" if note else title
-
-
-def hanging(label: str, text: str, *, indent: int, hang: int = 4) -> Iterator[str]:
-    """Yield a label and its text, wrapped, later lines further in."""
-    yield from textwrap.wrap(
-        label + text,
-        WIDTH,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + hang),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def aligned(label: str, text: str, *, width: int, indent: int = 2) -> Iterator[str]:
-    """Yield a label in a column of its own, and the text wrapped beside it."""
-    yield from textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=" " * indent + label.ljust(width),
-        subsequent_indent=" " * (indent + width),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def printable(text: str) -> str:
-    """Return text without control characters: names in damaged traces hold escape sequences."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
-
-
-def milliseconds(value: float) -> str:
-    """Return a time with three digits after a leading one: 0.817, 7.75, 95.6 ms."""
-    digits = 0 if value == 0 else 3 if value < 1 else 2 if value < 20 else 1
-    return f"{value:,.{digits}f}"
 
 
 def _verdict(found: Diagnosis, colour: bool) -> Iterator[str]:
@@ -166,6 +139,9 @@ def _recorded(found: Diagnosis) -> Iterator[str]:
     if told:
         source = f" ({known.source})" if known.source else ""
         yield from hanging("server: ", ", ".join(told) + source, indent=2)
+    if known.model is None and found.fitting_models:
+        layers = f"{found.attention_calls:g} layers, {found.moe_calls:g} with experts"
+        yield from hanging("", f"{layers}: --model {' or '.join(found.fitting_models)}?", indent=2)
     if found.graph_share:
         yield from hanging("", "no operator names for kernels of graphs", indent=2)
     if health.events > _MANY_EVENTS:
@@ -204,27 +180,6 @@ def _spent(found: Diagnosis) -> str:
     return text
 
 
-def family_lines(families: Sequence[FamilyUse], gpu_us: float, note: str) -> Iterator[str]:
-    """Yield GPU time by family, with bars."""
-    yield heading("Where the GPU time goes, ms", note)
-    longest = max((use.us for use in families), default=0.0)
-    rest = [use for use in families if use.us < _SMALL * gpu_us]
-    for use in families:
-        if use in rest:
-            continue
-        yield _family(str(use.family), use.us, use.calls, gpu_us, longest)
-    if rest:
-        us, calls = sum(use.us for use in rest), sum(use.calls for use in rest)
-        yield _family(f"{len(rest)} more families", us, calls, gpu_us, longest)
-
-
-def _family(name: str, us: float, calls: float, gpu_us: float, longest: float) -> str:
-    bar = "█" * round(_BAR * us / longest) if longest else ""
-    share = us / gpu_us if gpu_us else 0.0
-    line = f"  {name:<20} {us / 1e3:>9.3f} {share:>6.1%} {calls:>9,.0f} calls  {bar}"
-    return line.rstrip()
-
-
 def _kernels(kernels: Sequence[KernelUse], gpu_us: float) -> Iterator[str]:
     yield heading("Kernels", "ms a step, calls, us a call")
     for use in kernels[:25]:
@@ -247,40 +202,3 @@ def _steps(found: Diagnosis) -> Iterator[str]:
         yield f"  left out: {count} steps {other}"
     for dropped in steps.dropped:
         yield from hanging("left out: ", dropped, indent=2)
-
-
-def fact_lines(facts: Iterable[Fact], *, colour: bool) -> Iterator[str]:
-    """Yield facts: whether each holds, and its number."""
-    for fact in facts:
-        answer, code = {True: ("yes", "32"), False: ("no", "31"), None: ("-", "2")}[fact.holds]
-        lines = list(aligned(f"{fact.key:<3} @@@ ", f"{fact.title}: {fact.number}", width=8))
-        yield lines[0].replace("@@@", paint(f"{answer:<3}", code, colour=colour), 1)
-        yield from lines[1:]
-
-
-def prediction_lines(prediction: Prediction) -> Iterator[str]:
-    """Yield how the predicted step comes about."""
-    yield heading("Prediction", "max(host, step - cast + what stays)")
-    source = "measured without the profiler" if prediction.measured else "in the trace"
-    now = f"{prediction.tokens_before:,.1f} tokens/s"
-    yield _sum("step", prediction.step_ms, f"{source}, {now}")
-    yield _sum("- cast", prediction.cast_ms, f"{prediction.cast_ms / prediction.step_ms:.1%} of it")
-    note = "" if prediction.stays_ms else "small for short contexts (--context N)"
-    yield _sum("+ what stays", prediction.stays_ms, note)
-    yield _sum("= if the GPU limits", prediction.gpu_bound_ms, "")
-    if prediction.host_ms is not None:
-        yield _sum("host, at least", prediction.host_ms, _host(prediction))
-    after = f"{prediction.tokens_after:,.1f} tokens/s, {prediction.speedup:.2f} times as fast"
-    yield _sum("predicted", prediction.new_ms, after)
-
-
-def _host(prediction: Prediction) -> str:
-    if not prediction.host_counts:
-        return "not counted: recording stacks slows the host"
-    if prediction.host_bound:
-        return "sets the pace, as profiled (--tpot MS)"
-    return "to launch a step, as profiled"
-
-
-def _sum(label: str, value: float, note: str) -> str:
-    return f"  {label:<20} {milliseconds(value):>9} ms  {note}".rstrip()

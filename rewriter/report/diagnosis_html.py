@@ -7,48 +7,16 @@ from html import escape
 
 from rewriter import __version__
 from rewriter.probes.trace.comparison import Comparison
-from rewriter.probes.trace.diagnosis import Diagnosis
 from rewriter.probes.trace.facts import Fact, Verdict
 from rewriter.probes.trace.families import Family, short_name
+from rewriter.probes.trace.findings import Diagnosis
 from rewriter.probes.trace.prediction import Prediction
 from rewriter.probes.trace.tabled import TableDiagnosis
 from rewriter.probes.trace.usage import FamilyUse
-from rewriter.report.diagnosis import VERDICTS, milliseconds, printable, summary
+from rewriter.report.diagnosis import VERDICTS, summary
 from rewriter.report.diagnosis_plots import Bar, columns, stacked
-
-_STYLE = """
-:root{--ink:#1d2329;--soft:#5b6670;--paper:#fbfaf8;--card:#fff;--line:#e3e0da;--idle:#e9e6e0;
---bad:#b3312a;--good:#25724a;--open:#946200}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e8ea;--soft:#9aa5af;--paper:#15191d;--card:#1c2126;
---line:#30373e;--idle:#2b3238;--bad:#f08078;--good:#70c897;--open:#e0b050}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);
-font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
-main{max-width:1000px;margin:0 auto;padding:32px 24px 64px}
-h1{font-size:25px;line-height:1.25;margin:0 0 6px}h2{font-size:16px;margin:34px 0 10px}
-.file{color:var(--soft);margin:0 0 2px;overflow-wrap:anywhere}
-.lead{font-size:16px;margin:4px 0 18px}
-.bad{color:var(--bad)}.good{color:var(--good)}.open{color:var(--open)}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px;
-margin:18px 0}
-.card,.plot{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:14px 16px}
-.card b{display:block;font-size:25px;font-weight:650;font-variant-numeric:tabular-nums}
-.card span{color:var(--soft);font-size:13px}
-.plot{padding:18px 18px 10px}svg{width:100%;height:auto;display:block;overflow:visible}
-svg text{font-size:13px;fill:var(--ink)}svg .label{text-anchor:end}svg .tick{text-anchor:middle;
-fill:var(--soft);font-size:12px}svg .label{fill:var(--soft)}
-svg .inside{fill:#fff;text-anchor:middle;font-weight:600}svg .value{font-weight:600}svg .grid{stroke:var(--line);stroke-width:1}
-.legend{display:flex;flex-wrap:wrap;gap:4px 18px;margin:12px 0 6px;font-size:13px;color:var(--soft)}
-.legend i{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:6px}
-table{border-collapse:collapse;width:100%;font-size:14px}
-th{text-align:left;font-weight:600;color:var(--soft);font-size:13px}
-td,th{padding:6px 12px 6px 0;border-bottom:1px solid var(--line);vertical-align:top}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-td.k{white-space:nowrap}
-code{font:13px ui-monospace,"DejaVu Sans Mono",monospace;overflow-wrap:anywhere}
-.note{color:var(--soft);font-size:13px}footer{margin-top:48px;color:var(--soft);font-size:13px}
-section+section{margin-top:56px;border-top:2px solid var(--line);padding-top:32px}
-"""
+from rewriter.report.diagnosis_sections import milliseconds, pool_lines, printable
+from rewriter.report.diagnosis_style import STYLE
 
 _CLASS = {Verdict.FULL_POOL: "bad", Verdict.UNDECIDED: "open", Verdict.NONE: "good"}
 
@@ -70,7 +38,7 @@ def html_page(
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<style>{_STYLE}</style></head><body><main>{''.join(body)}"
+        f"<style>{STYLE}</style></head><body><main>{''.join(body)}"
         f"<footer>rewriter {__version__}. Times are of GPU kernels by torch's profiler; "
         "GB is 10<sup>9</sup> bytes, GiB 2<sup>30</sup>.</footer></main></body></html>\n"
     )
@@ -90,14 +58,16 @@ def _rank(found: Diagnosis) -> str:
     if len(found.by_step) > 1:
         steps = [(whole / 1e3, cast / 1e3) for whole, cast in found.by_step]
         title = "GPU time of each step"
-        red = "; the cast in red" if found.verdict is Verdict.FULL_POOL else ""
-        parts.append(f'<h2>{title}{red}</h2><div class="plot">{columns(steps, title)}</div>')
+        parts.append(f'<h2>{title}</h2><div class="plot">{columns(steps, title)}</div>')
     if shown is not None:
         parts.append(_facts(shown.facts))
     parts.append(_two("Not the cause" if found.cause else "Looked for",
                       [(r.hypothesis, r.reason) for r in found.rejected]))  # fmt: skip
     if found.prediction is not None:
         parts.append(_prediction(found.prediction))
+    if found.pool is not None:
+        sizes = "<br>".join(_text(line) for line in pool_lines(found.pool))
+        parts.append(f"<h2>The pool</h2><p>{sizes}</p>")
     if found.remedies:
         rows = [(f"<code>{_text(r.action)}</code>", _text(r.effect)) for r in found.remedies]
         parts.append("<h2>What would end it</h2>" + _rows(rows))
@@ -113,7 +83,7 @@ def _cards(found: Diagnosis) -> str:
     prediction = found.prediction
     if prediction is not None:
         now, then = milliseconds(prediction.step_ms), milliseconds(prediction.new_ms)
-        cards.append((f"{now} → {then} ms", "step, as it is and predicted"))
+        cards.append((f"{now} → {then}", "ms a step, as it is and predicted"))
         cards.append((f"{prediction.speedup:.2f} ×", "as fast, predicted"))
     else:
         if found.period_us:
@@ -166,6 +136,8 @@ def _prediction(prediction: Prediction) -> str:
         ("+ what stays", prediction.stays_ms, "gather and cast of the batch's rows"),
         ("= if the GPU limits", prediction.gpu_bound_ms, ""),
     ]
+    gpu = f"of {milliseconds(prediction.gpu_ms)}, {prediction.amdahl:.2f} times less"
+    rows.append(("GPU time left", prediction.gpu_left_ms, gpu))
     if prediction.host_ms is not None:
         counts = "" if prediction.host_counts else "; not counted: stacks slow the host"
         rows.append(("host, at least", prediction.host_ms, f"as profiled{counts}"))
@@ -219,15 +191,16 @@ def _ranks(found: Sequence[Diagnosis]) -> str:
 
 
 def _comparison(found: Comparison) -> str:
-    realised = "nothing was predicted"
-    css = "open"
+    headline, css = "No prediction to measure by", "open"
     if found.realised is not None:
-        realised = f"{found.realised:.1%} of the predicted saving realised"
+        headline = f"{found.realised:.1%} of the predicted saving realised"
         css = "good" if found.realised >= 0.9 else "bad"
+    elif found.realised_gpu is not None:
+        headline = f"{found.realised_gpu:.1%} of the cast's GPU time gone; the host sets the pace"
     before, after = milliseconds(found.step_before_ms), milliseconds(found.step_after_ms)
     source = "measured" if found.measured else "in the traces"
     parts = [
-        f'<p class="file">Before and after</p><h1 class="{css}">{realised}</h1>',
+        f'<p class="file">Before and after</p><h1 class="{css}">{headline}</h1>',
         f'<p class="lead">The step went from {before} to {after} ms ({source}): '
         f"{milliseconds(found.realised_ms)} ms less, {milliseconds(found.predicted_ms)} "
         "ms predicted.</p>",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rewriter.probes.trace.comparison import Comparison, FamilyChange
-from rewriter.probes.trace.diagnosis import Diagnosis
 from rewriter.probes.trace.families import short_name
+from rewriter.probes.trace.findings import Diagnosis
 from rewriter.probes.trace.tabled import TableDiagnosis
 from rewriter.probes.trace.usage import KernelUse
-from rewriter.report.diagnosis import (
-    VERDICTS,
+from rewriter.report.diagnosis import VERDICTS
+from rewriter.report.diagnosis_sections import (
     aligned,
     fact_lines,
     family_lines,
@@ -67,19 +67,22 @@ def _sums(found: Comparison, colour: bool) -> Iterator[str]:
     if found.after is not None:
         old, new = (milliseconds(d.gpu_us / 1e3) for d in (found.before, found.after))
         yield f"  GPU time   {old:>8} -> {new} ms"
-    if found.realised is None:
+    if not found.cast_ms:
         yield "  predicted         - no cast of the pool's size before: nothing to realise"
         return
-    told = f"{found.realised:.1%} of the prediction"
-    code = "32" if found.realised >= 0.9 else "31"
-    yield f"  predicted  {milliseconds(found.predicted_ms):>8} ms less"
-    yield (
-        f"  realised   {milliseconds(found.realised_ms):>8} ms less, "
-        + paint(told, code, colour=colour)
-    )
-    if found.realised_gpu_ms is not None:
-        part = found.realised_gpu_ms / found.predicted_ms
-        yield f"  on the GPU {milliseconds(found.realised_gpu_ms):>8} ms less, {part:.1%}"
+    if found.realised is None:
+        yield "  predicted         - the host sets the pace of the step, with the cast or without"
+    else:
+        yield f"  predicted  {milliseconds(found.predicted_ms):>8} ms less"
+        text = f"{found.realised:.1%} of the prediction"
+        told = paint(text, "32" if found.realised >= 0.9 else "31", colour=colour)
+        yield f"  realised   {milliseconds(found.realised_ms):>8} ms less, {told}"
+    if found.realised_gpu_ms is not None and found.realised_gpu is not None:
+        cast = milliseconds(found.cast_ms)
+        yield (
+            f"  on the GPU {milliseconds(found.realised_gpu_ms):>8} ms less, "
+            f"{found.realised_gpu:.1%} of the cast's {cast}"
+        )
 
 
 def _families(found: Comparison) -> Iterator[str]:

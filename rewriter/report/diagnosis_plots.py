@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -32,8 +33,8 @@ _COLOURS: dict[Family, str] = {
     Family.MEMORY: "#6c7680",
     Family.OTHER: "#4a4f55",
 }
-IDLE = "idle"
 _IDLE_COLOUR = "var(--idle)"
+_REST_COLOUR = "#8fa3b5"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def stacked(bars: Sequence[Bar], title: str) -> str:
     axis = len(bars) * (_BAR + _GAP) + 2
     body = [_axis(longest, room, axis)]
     for number, bar in enumerate(bars):
-        body.append(_bar(bar, number * (_BAR + _GAP), room / _nice(longest)[1]))
+        body.append(_bar(bar, number * (_BAR + _GAP), room / longest))
     return _svg(height, title, body) + _legend(bars)
 
 
@@ -101,57 +102,51 @@ def _ordered(parts: Mapping[Family, float]) -> list[Family]:
 
 def columns(steps: Sequence[tuple[float, float]], title: str) -> str:
     """Return one column a step: the cast below, the rest above; milliseconds."""
-    height, base, room = 190, 150, WIDTH - _LABEL - 20
+    base, room = 150.0, WIDTH - _LABEL - 20
     highest = max((whole for whole, _ in steps), default=0.0) or 1.0
-    ticks, top = _nice(highest)
-    scale = 130 / top
+    scale = 136 / highest
     body = []
-    for tick in ticks:
+    for tick in _ticks(highest, most=4):
         y = base - tick * scale
         body.append(
             f'<line x1="{_LABEL}" x2="{WIDTH - 20}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
+            f'<text x="{_LABEL - 12}" y="{y + 4:.1f}" class="label">{tick:g} ms</text>'
         )
-        body.append(f'<text x="{_LABEL - 12}" y="{y + 4:.1f}" class="label">{tick:g} ms</text>')
-    pitch = min(room / max(len(steps), 1), 60.0)
-    width = max(min(pitch * 0.7, 36.0), 1.0)
+    pitch = room / max(len(steps), 1)
+    width = max(min(pitch * 0.72, 56.0), 1.0)
     for number, (whole, cast) in enumerate(steps):
-        left = _LABEL + 8 + number * pitch
+        left = _LABEL + (number + 0.5) * pitch - width / 2
         tip = f"step {number + 1}: {whole:.2f} ms, cast {cast:.2f} ms"
-        body.append(
-            _rectangle(left, base - cast * scale, width, cast * scale,
-                       colour_of(Family.FULL_CAST), tip)
-        )  # fmt: skip
-        body.append(
-            _rectangle(left, base - whole * scale, width, (whole - cast) * scale,
-                       colour_of(Family.GEMM), tip)
-        )  # fmt: skip
+        foot, head = cast * scale, (whole - cast) * scale
+        red = colour_of(Family.FULL_CAST)
+        body.append(_rectangle(left, base - foot, width, foot, red, tip))
+        body.append(_rectangle(left, base - foot - head, width, head, _REST_COLOUR, tip))
         if pitch >= 22 or number % 5 == 4 or number == 0:
             x = left + width / 2
             body.append(f'<text x="{x:.1f}" y="{base + 18}" class="tick">{number + 1}</text>')
-    return _svg(height, title, body)
+    entries = [("other kernels", _REST_COLOUR)]
+    if any(cast for _, cast in steps):
+        entries.insert(0, (str(Family.FULL_CAST), colour_of(Family.FULL_CAST)))
+    return _svg(base + 26, title, body) + _entries(entries)
 
 
 def _axis(longest: float, room: float, y: float) -> str:
-    ticks, top = _nice(longest)
     found = []
-    for tick in ticks:
-        x = _LABEL + tick * room / top
+    for tick in _ticks(longest, most=8):
+        x = _LABEL + tick * room / longest
         found.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{y:.1f}" class="grid"/>')
         found.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" class="tick">{tick:g}</text>')
     found.append(f'<text x="{_LABEL - 12}" y="{y + 16:.1f}" class="label">ms a step</text>')
     return "".join(found)
 
 
-def _nice(longest: float) -> tuple[list[float], float]:
-    """Return round ticks from 0 on, and the end of the axis."""
-    unit = 10.0
-    while unit > longest:
-        unit /= 10
-    while unit * 10 <= longest:
-        unit *= 10
-    step = next(unit * part for part in (0.2, 0.5, 1.0, 2.0) if longest / (unit * part) <= 8)
-    count = int(longest / step + 0.0001)
-    return [round(step * number, 10) for number in range(count + 1)], longest
+def _ticks(longest: float, most: int) -> list[float]:
+    """Return round numbers from 0 on, at most so many and one."""
+    unit = 10.0 ** math.floor(math.log10(longest))
+    step = next(
+        unit * part for part in (0.1, 0.2, 0.5, 1, 2, 5, 10) if longest / (unit * part) <= most
+    )
+    return [round(step * number, 10) for number in range(int(longest / step + 1e-6) + 1)]
 
 
 def _rectangle(x: float, y: float, width: float, height: float, colour: str, tip: str) -> str:
@@ -179,6 +174,10 @@ def _legend(bars: Sequence[Bar]) -> str:
     entries = [(str(family), colour_of(family)) for family in _ordered(total)]
     if any(bar.idle_ms > 0 for bar in bars):
         entries.append(("GPU idle", _IDLE_COLOUR))
+    return _entries(entries)
+
+
+def _entries(entries: Sequence[tuple[str, str]]) -> str:
     found = [
         f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
         for name, colour in entries

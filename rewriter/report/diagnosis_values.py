@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from rewriter.probes.trace.comparison import Comparison
-from rewriter.probes.trace.diagnosis import Diagnosis
 from rewriter.probes.trace.facts import Fact, Judgement
+from rewriter.probes.trace.findings import Diagnosis
+from rewriter.probes.trace.pool import Pool
 from rewriter.probes.trace.prediction import Prediction
 from rewriter.probes.trace.tabled import TableDiagnosis
 from rewriter.probes.trace.usage import FamilyUse, KernelUse
@@ -50,6 +51,7 @@ def diagnosis_value(found: Diagnosis) -> dict[str, Any]:
         "period_ms": None if found.period_us is None else found.period_us / 1e3,
         "idle": found.idle,
         "cast": None if found.cause is None else cast_value(found.cause),
+        "pool": _pool(found.pool),
         "families": [_family(use, found.gpu_us) for use in found.families],
         "kernels": [_kernel(use) for use in found.kernels[:_MOST_KERNELS]],
         "rejected": [{"hypothesis": r.hypothesis, "reason": r.reason} for r in found.rejected],
@@ -60,6 +62,24 @@ def diagnosis_value(found: Diagnosis) -> dict[str, Any]:
 
 def _largest_reason(found: Diagnosis) -> str | None:
     return found.judgements[0].reason if found.judgements else None
+
+
+def _pool(pool: Pool | None) -> dict[str, Any] | None:
+    if pool is None:
+        return None
+    return {
+        "tokens": pool.tokens,
+        "layers": pool.layers,
+        "row_values": pool.row,
+        "layer_read_bytes": pool.layer_read,
+        "layer_written_bytes": pool.layer_written,
+        "step_moved_bytes": pool.layers * pool.layer_moved,
+        "fp8_bytes": pool.fp8,
+        "index_bytes": pool.index,
+        "bf16_bytes": pool.bf16,
+        "tokens_bf16_in_the_same_memory": pool.tokens_bf16,
+        "tokens_with_a_copy_in_the_same_memory": pool.tokens_shadow,
+    }
 
 
 def _known(found: Diagnosis) -> dict[str, Any]:
@@ -142,6 +162,9 @@ def prediction_value(prediction: Prediction | None) -> dict[str, Any] | None:
         "measured_without_profiler": prediction.measured,
         "cast_ms": prediction.cast_ms,
         "stays_ms": prediction.stays_ms,
+        "gpu_ms": prediction.gpu_ms,
+        "gpu_left_ms": prediction.gpu_left_ms,
+        "gpu_time_ratio": prediction.amdahl,
         "gpu_bound_ms": prediction.gpu_bound_ms,
         "host_ms": prediction.host_ms,
         "host_counts": prediction.host_counts,
@@ -180,7 +203,9 @@ def comparison_value(found: Comparison) -> dict[str, Any]:
         "predicted_saving_ms": found.predicted_ms,
         "realised_saving_ms": found.realised_ms,
         "realised_over_predicted": found.realised,
+        "cast_ms": found.cast_ms,
         "realised_gpu_saving_ms": found.realised_gpu_ms,
+        "realised_gpu_over_cast": found.realised_gpu,
         "unexplained_ms": found.unexplained_ms,
         "families": [
             {

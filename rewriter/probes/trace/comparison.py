@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rewriter.probes.trace.bandwidth import peak_bandwidth
-from rewriter.probes.trace.diagnosis import Diagnosis
 from rewriter.probes.trace.facts import LONGEST_CONTEXT, Verdict
 from rewriter.probes.trace.families import Family
+from rewriter.probes.trace.findings import Diagnosis
 from rewriter.probes.trace.geometry import blocks_of
 from rewriter.probes.trace.prediction import cast_ms
 from rewriter.probes.trace.usage import KernelUse
@@ -17,6 +17,8 @@ _NOTEWORTHY = 0.002
 """Part of a step's GPU time from which a kernel that came or went is named."""
 _ENOUGH = 0.9
 """From this part of the prediction on, nothing is left to explain."""
+_NOTHING = 0.02
+"""A smaller part of a step is no prediction to measure a cure by."""
 _IDLE = 0.5
 _SLOPPY = 0.05
 # A gather of single rows reaches these parts of the peak bandwidth (0.9 and 1.5 of 1.79 TB/s).
@@ -49,7 +51,8 @@ class Comparison:
         before, after: what is compared; ``after`` is None with a measured step alone.
         step_before_ms, step_after_ms: steps, without the profiler where ``measured``.
         measured: whether both steps were measured without the profiler.
-        predicted_ms: what the cast's removal should save.
+        predicted_ms: what the step should become shorter by: the prediction's saving.
+        cast_ms: GPU time of the cast that should be gone.
         families: GPU time by family.
         vanished, new: kernels that only one side has, the longest first.
         cautions: differences other than the cure that spoil the comparison.
@@ -62,6 +65,7 @@ class Comparison:
     step_after_ms: float
     measured: bool
     predicted_ms: float
+    cast_ms: float
     families: tuple[FamilyChange, ...]
     vanished: tuple[KernelUse, ...]
     new: tuple[KernelUse, ...]
@@ -75,8 +79,10 @@ class Comparison:
 
     @property
     def realised(self) -> float | None:
-        """Realised over predicted; None where nothing was predicted."""
-        return self.realised_ms / self.predicted_ms if self.predicted_ms else None
+        """Realised over predicted; None where nothing was, or the host sets the pace anyway."""
+        if self.predicted_ms < _NOTHING * self.step_before_ms:
+            return None
+        return self.realised_ms / self.predicted_ms
 
     @property
     def unexplained_ms(self) -> float:
@@ -87,6 +93,12 @@ class Comparison:
     def realised_gpu_ms(self) -> float | None:
         """What the GPU time of a step became shorter by."""
         return None if self.after is None else (self.before.gpu_us - self.after.gpu_us) / 1e3
+
+    @property
+    def realised_gpu(self) -> float | None:
+        """GPU time that is gone over the cast's."""
+        gone = self.realised_gpu_ms
+        return gone / self.cast_ms if gone is not None and self.cast_ms else None
 
 
 def compare(
@@ -102,12 +114,11 @@ def compare(
         tpot_ms: steps before and after, measured without the profiler, in milliseconds.
     """
     first, second = tpot_ms or (_step_ms(before), _step_ms(after or before))
-    cast = before.cast_us / 1e3 if before.verdict is Verdict.FULL_POOL else 0.0
-    stays = before.prediction.stays_ms if before.prediction else 0.0
-    predicted = max(0.0, cast - stays)
+    proved = before.verdict is Verdict.FULL_POOL and before.prediction is not None
+    predicted = before.prediction.saved_ms if proved and before.prediction else 0.0
     old, new = before.kernels, after.kernels if after else ()
     missing = max(0.0, predicted - (first - second))
-    short = predicted > 0 and first - second < _ENOUGH * predicted
+    short = predicted > _NOTHING * first and first - second < _ENOUGH * predicted
     return Comparison(
         before=before,
         after=after,
@@ -115,6 +126,7 @@ def compare(
         step_after_ms=second,
         measured=tpot_ms is not None,
         predicted_ms=predicted,
+        cast_ms=before.cast_us / 1e3 if proved else 0.0,
         families=_families(before, after) if after else (),
         vanished=_only(old, new, before.gpu_us) if after else (),
         new=_only(new, old, after.gpu_us) if after else (),

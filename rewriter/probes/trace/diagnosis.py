@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -15,6 +15,7 @@ from rewriter.probes.trace.cast import CastGroup, cast_groups
 from rewriter.probes.trace.facts import Context, Judgement, Verdict, judge
 from rewriter.probes.trace.families import CAST_COPY, FA3, MLA, Family
 from rewriter.probes.trace.files import Progress
+from rewriter.probes.trace.findings import Asked, Diagnosis
 from rewriter.probes.trace.geometry import ROW
 from rewriter.probes.trace.heads import Head
 from rewriter.probes.trace.host import host_step_us
@@ -23,110 +24,16 @@ from rewriter.probes.trace.labels import Label
 from rewriter.probes.trace.placing import Step
 from rewriter.probes.trace.prediction import Prediction, gather_ms
 from rewriter.probes.trace.problems import TraceError
-from rewriter.probes.trace.reading import Health, Reading
+from rewriter.probes.trace.reading import Reading
 from rewriter.probes.trace.recording import Kind, Recording, Recordings
-from rewriter.probes.trace.rejected import Rejected, rejected
+from rewriter.probes.trace.rejected import rejected
 from rewriter.probes.trace.remedies import Remedy, remedies
-from rewriter.probes.trace.steps import Steps, find_steps
-from rewriter.probes.trace.timeline import Busy, Timeline
-from rewriter.probes.trace.usage import FamilyUse, KernelUse, families_of, kernels_of
+from rewriter.probes.trace.steps import find_steps
+from rewriter.probes.trace.timeline import Timeline
+from rewriter.probes.trace.usage import KernelUse, families_of, kernels_of
 
 _ROUTING = re.compile(r"topk_softmax|topk_sigmoid|moe_fused_gate|moe_align_block_size|_router_")
 _RANK = re.compile(r"-(TP-\d+(?:-DP-\d+)?(?:-PP-\d+)?(?:-EP-\d+)?)")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a diagnosis is asked with.
-
-    Attributes:
-        known: figures from the command line; they count before those beside the trace.
-        tpot_ms: a step measured without the profiler, or None.
-        context: tokens that the batch's requests have in the pool, or None.
-        codemods: names of the codemods that this tool has.
-    """
-
-    known: Known = field(default_factory=Known)
-    tpot_ms: float | None = None
-    context: int | None = None
-    codemods: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """What one rank's trace shows. Times are microseconds a step, unless a name says otherwise.
-
-    Attributes:
-        path: the file.
-        rank: as the file or its name says; empty where neither does.
-        head: what the trace says about itself.
-        health: what was wrong with the file.
-        kernels_read, negative, zero, unplaced: kernels in the file, and those with a negative
-            duration, none, and no time.
-        known: figures of model and server.
-        steps: the steps taken, and their proofs. Without any, the whole trace counts as one.
-        busy: GPU time of the steps taken, all together, against the clock.
-        gpu_us: GPU time: kernels, copies and fills added up.
-        period_us: from one step's first kernel to the next one's, the median; None for one step.
-        kernels, families: where the GPU time goes, the longest first.
-        judgements: groups of casts with their facts, the longest first.
-        cause: the group that the verdict names, or that is undecided.
-        rejected: explanations that the trace rules out.
-        prediction: the step without the cast; only with a cause.
-        remedies: what would help; only with a verdict.
-        graph_share: part of the GPU time that CUDA graphs launched, which has no operators.
-        by_step: GPU time of each step taken, and the part of it in the cast.
-    """
-
-    path: Path
-    rank: str
-    head: Head
-    health: Health
-    kernels_read: int
-    negative: int
-    zero: int
-    unplaced: int
-    known: Known
-    steps: Steps
-    busy: Busy
-    gpu_us: float
-    period_us: float | None
-    kernels: tuple[KernelUse, ...]
-    families: tuple[FamilyUse, ...]
-    judgements: tuple[Judgement, ...]
-    cause: Judgement | None
-    rejected: tuple[Rejected, ...]
-    prediction: Prediction | None
-    remedies: tuple[Remedy, ...]
-    graph_share: float
-    by_step: tuple[tuple[float, float], ...]
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.cause.verdict if self.cause else Verdict.NONE
-
-    @property
-    def whole(self) -> bool:
-        """Whether the file was proper and complete, with a time for every kernel."""
-        return self.health.whole and not (self.negative or self.unplaced)
-
-    @property
-    def cast_us(self) -> float:
-        """GPU time of the cast that the verdict names."""
-        return self.cause.group.step_us if self.cause else 0.0
-
-    @property
-    def unattributed(self) -> float:
-        """Part of the GPU time in kernels that no family knows."""
-        other = sum(use.us for use in self.families if use.family is Family.OTHER)
-        return other / self.gpu_us if self.gpu_us else 0.0
-
-    @property
-    def idle(self) -> float | None:
-        """Part of the steps' period in which the GPU does nothing."""
-        if not self.period_us or not self.steps.whole:
-            return None
-        return max(0.0, 1.0 - self.busy.union / len(self.steps.whole) / self.period_us)
 
 
 def diagnose(path: Path, asked: Asked, progress: Progress | None = None) -> list[Diagnosis]:
@@ -191,7 +98,7 @@ def _diagnosed(reading: Reading, rank: str, recording: Recording, asked: Asked) 
     prediction = None
     if cause is not None:
         host = host_step_us(timeline, taken)
-        prediction = _predicted(cause, asked, reading.head, period or gpu_us, host, steps.label)
+        prediction = _predicted(cause, asked, reading.head, (period, gpu_us, host), steps.label)
     ways: list[Remedy] = []
     if cause is not None and prediction is not None and named is not None:
         capability = reading.head.device.capability if reading.head.device else (0, 0)
@@ -219,6 +126,8 @@ def _diagnosed(reading: Reading, rank: str, recording: Recording, asked: Asked) 
         prediction=prediction,
         remedies=tuple(ways),
         graph_share=_graph_share(timeline, taken),
+        attention_calls=context.attention_calls,
+        moe_calls=context.moe_calls,
         by_step=_by_step(timeline, taken, named),
     )
 
@@ -276,18 +185,20 @@ def _predicted(
     cause: Judgement,
     asked: Asked,
     head: Head,
-    step_us: float,
-    host_us: float | None,
+    times_us: tuple[float | None, float, float | None],
     label: Label,
 ) -> Prediction:
+    """Predict the step from its period, its GPU time and its host time, in microseconds."""
+    period, gpu_us, host_us = times_us
     stays = 0.0
     peak = peak_bandwidth(head.device.name) if head.device else None
     if asked.context and peak and cause.group.elements is not None:
         layers = round(cause.group.calls_a_step)
         stays = gather_ms(layers, asked.context, cause.group.elements.width, peak)
     return Prediction(
-        step_ms=asked.tpot_ms or step_us / 1e3,
+        step_ms=asked.tpot_ms or (period or gpu_us) / 1e3,
         measured=asked.tpot_ms is not None,
+        gpu_ms=gpu_us / 1e3,
         cast_ms=cause.group.step_us / 1e3,
         stays_ms=stays,
         host_ms=None if host_us is None else host_us / 1e3,

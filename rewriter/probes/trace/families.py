@@ -52,7 +52,7 @@ _PATTERNS: tuple[tuple[Family, str], ...] = (
                       r"|store_kv|write_req_to_token|index_put"),
     (Family.MOE, r"fused_moe|moe_|_moe|GroupProblemShape|grouped_?gemm|topk_softmax|topk_sigmoid"
                  r"|router|expert|act_and_mul|silu_and_mul|count_and_sort"),
-    (Family.ATTENTION, r"[Aa]ttention|attn|fmha|flash_fwd|flash_mla|flashmla|mla(?![a-z])|MLA"
+    (Family.ATTENTION, r"[Aa]ttention|[Aa]ttn|fmha|flash_fwd|flash_mla|flashmla|mla(?![a-z])|MLA"
                        r"|[Mm]erge_?[Ss]tate|paged_?mqa|indexer|_fwd_grouped_kernel|splitkv"),
     (Family.QUANTISE, r"float8_copy_kernel|quant|cvt_fp16_to_fp4|to_fp8|fp8_cast|scaled_fp"),
     (Family.NORM, r"rms_?norm|layer_?norm|RMSNorm|LayerNorm"),
@@ -90,7 +90,7 @@ def short_name(name: str, width: int = 48) -> str:
     plain = _WRAPPERS.sub("", name)
     if "<" in plain:
         head, _, inner = plain.partition("<")
-        functor = re.search(r"(\w+(?:_kernel(?:_\w+)?|Functor\w*|Load\w+))", inner)
+        functor = re.search(r"(FlashAttn\w+|Group\w+|\w+_kernel(?:_\w+)?|\w*Functor\w*)", inner)
         plain = head + (f"<{functor.group(1)}>" if functor else "")
     plain = plain.partition("(")[0].rsplit("::", 1)[-1] if "<" not in plain else plain
     return plain if len(plain) <= width else plain[: width - 1] + "…"

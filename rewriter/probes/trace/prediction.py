@@ -22,6 +22,7 @@ class Prediction:
     Attributes:
         step_ms: the step as it is.
         measured: whether ``step_ms`` was measured without the profiler (``--tpot``).
+        gpu_ms: GPU time of the step.
         cast_ms: the cast's part.
         stays_ms: what a cure puts in its place (gather and cast of the batch's rows).
         host_ms: the host's part as the trace shows it, or None.
@@ -31,11 +32,22 @@ class Prediction:
 
     step_ms: float
     measured: bool
+    gpu_ms: float
     cast_ms: float
     stays_ms: float
     host_ms: float | None
     host_counts: bool
     batch: int
+
+    @property
+    def gpu_left_ms(self) -> float:
+        """GPU time without the cast."""
+        return max(self.gpu_ms - self.cast_ms, 0.0)
+
+    @property
+    def amdahl(self) -> float:
+        """1 / (1 - share): the bound for the whole of the GPU time, not for a portion of it."""
+        return self.gpu_ms / self.gpu_left_ms if self.gpu_left_ms else float("inf")
 
     @property
     def gpu_bound_ms(self) -> float:

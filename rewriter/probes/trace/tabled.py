@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from rewriter.probes.trace.diagnosis import Asked
 from rewriter.probes.trace.facts import LARGE, LONGEST_CONTEXT, RATES, Fact, Verdict
 from rewriter.probes.trace.families import Family, family_of
+from rewriter.probes.trace.findings import Asked
 from rewriter.probes.trace.geometry import ROW
 from rewriter.probes.trace.known import server_beside
 from rewriter.probes.trace.prediction import CAST_RATE, Prediction
@@ -111,6 +111,7 @@ def _diagnosed(
         prediction = Prediction(
             step_ms=asked.tpot_ms or table.device_us / steps / 1e3,
             measured=asked.tpot_ms is not None,
+            gpu_ms=table.device_us / steps / 1e3,
             cast_ms=cast.device_us / steps / 1e3,
             stays_ms=0.0,
             host_ms=None,
