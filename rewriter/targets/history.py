@@ -14,6 +14,9 @@ from rewriter.targets.disk import PACKAGE, absolute
 from rewriter.targets.processes import GitError, Reader, Repository, missing
 
 _FORMAT = "%H%x00%P%x00%cI%x00%s"
+_PROBE = f"{PACKAGE}/__init__.py"
+"""The file by which the package is found."""
+
 _LINK = b"120000"
 _LONGEST_LINK = 4096
 """Bytes; no path is longer on Linux, so only blobs up to this size can be links."""
@@ -134,7 +137,7 @@ class History:
             TargetError: a tree is missing, or a file is a link, which is not followed here.
         """
         wanted = list(dict.fromkeys(commits))
-        asked = (f"{PACKAGE}/__init__.py", *paths)
+        asked = (_PROBE, *paths)
         found = self._lookup([(c, p + path) for c in wanted for p in PREFIXES for path in asked])
         trees: dict[str, Tree] = {}
         for commit in wanted:
@@ -202,7 +205,8 @@ class History:
             fields = line.split(" ")
             if len(fields) == 3 and fields[1] == "blob":
                 oid, size = fields[0], int(fields[2])
-                if size <= _LONGEST_LINK and oid not in files:
+                asked = not place[1].endswith(_PROBE)
+                if size <= _LONGEST_LINK and asked and oid not in files:
                     self._refuse_link(*place)
                 files.add(oid)
                 found[place] = oid
