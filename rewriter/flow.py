@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -32,12 +33,20 @@ class Origin:
     index: int = 0
 
 
+class _Search(NamedTuple):
+    """The name that is looked for, and whether it is worth looking for a walrus."""
+
+    name: str
+    walrus: bool
+
+
 def origins(definition: Definition, name: cst.Name) -> list[Origin]:
     """Return every assignment to ``name`` that can reach this use of it, nearest first."""
     found: list[Origin] = []
+    search = _Search(name.value, name.value in definition.walruses)
     node: cst.CSTNode = name
     while (parent := definition.parents[node]) is not None:
-        reaching, complete = _before(node, parent, name.value)
+        reaching, complete = _before(node, parent, search)
         found += [origin for origin in reaching if origin not in found]
         if complete:
             return found
@@ -92,8 +101,9 @@ def _step(definition: Definition, origin: Origin) -> list[Origin] | None:
 
 def method(node: cst.CSTNode) -> str | None:
     """Return the name of the method that a call calls, or None for other nodes."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        return node.func.attr.value
+    if node.__class__ is cst.Call:  # asked of every node: a check of ABCs takes ten times as long
+        func = node.func
+        return func.attr.value if isinstance(func, cst.Attribute) else None
     return None
 
 
@@ -111,30 +121,30 @@ def argument(call: cst.Call, keyword: str, position: int) -> cst.Arg | None:
     return None
 
 
-def _before(node: cst.CSTNode, parent: cst.CSTNode, name: str) -> tuple[list[Origin], bool]:
+def _before(node: cst.CSTNode, parent: cst.CSTNode, search: _Search) -> tuple[list[Origin], bool]:
     """Return the assignments between a parent's start and its child, and whether one is sure."""
     if isinstance(parent, (cst.IndentedBlock, cst.SimpleStatementSuite, cst.SimpleStatementLine)):
-        return _in_block(parent.body[: _index(parent.body, node)], name)
+        return _in_block(parent.body[: _index(parent.body, node)], search)
     if isinstance(parent, cst.Module):
-        return _in_block(parent.body[: _index(parent.body, node)], name)
+        return _in_block(parent.body[: _index(parent.body, node)], search)
     if isinstance(parent, (cst.FunctionDef, cst.Lambda)):
-        return _at_function(node, parent, name)
+        return _at_function(node, parent, search)
     if isinstance(parent, (cst.For, cst.While)):
-        return _at_loop(node, parent, name)
+        return _at_loop(node, parent, search)
     if isinstance(parent, (cst.Try, cst.TryStar)):
-        return ([], False) if node is parent.body else (_any(parent, name, skip=[node]), False)
+        return ([], False) if node is parent.body else (_any(parent, search, skip=[node]), False)
     if isinstance(parent, cst.With):
-        return _header(parent, name) if node is parent.body else ([], False)
+        return _header(parent, search) if node is parent.body else ([], False)
     if isinstance(parent, (cst.ExceptHandler, cst.ExceptStarHandler, cst.MatchCase)):
-        return _any(parent, name, skip=[parent.body]), False
+        return _any(parent, search, skip=[parent.body]), False
     if isinstance(parent, cst.If):
-        return _walrus(parent, name, skip=[parent.body, *_maybe(parent.orelse)])
+        return _walrus(parent, search, skip=[parent.body, *_maybe(parent.orelse)])
     if isinstance(parent, (cst.BaseComp, cst.CompFor)):
-        return _any(parent, name, skip=[]), False
+        return _any(parent, search, skip=[]), False
     if isinstance(parent, cst.NamedExpr):
         return [], False  # what it binds, it binds after its value
     if isinstance(parent, (cst.BaseSmallStatement, cst.BaseExpression)):
-        return _walrus(parent, name, skip=[node])[0], False  # beside it in one statement
+        return _walrus(parent, search, skip=[node])[0], False  # beside it in one statement
     return [], False
 
 
@@ -147,70 +157,72 @@ def _maybe(node: cst.CSTNode | None) -> list[cst.CSTNode]:
 
 
 def _at_function(
-    node: cst.CSTNode, function: cst.FunctionDef | cst.Lambda, name: str
+    node: cst.CSTNode, function: cst.FunctionDef | cst.Lambda, search: _Search
 ) -> tuple[list[Origin], bool]:
     """End at a function's head: what is bound outside may be bound again before it is called."""
     if node is not function.body:
         return [], False
     for param in _parameters(function.params):
-        if param.name.value == name:
+        if param.name.value == search.name:
             return [Origin(param, "parameter")], True
     return [Origin(function, "free")], True
 
 
-def _at_loop(node: cst.CSTNode, loop: cst.For | cst.While, name: str) -> tuple[list[Origin], bool]:
+def _at_loop(
+    node: cst.CSTNode, loop: cst.For | cst.While, search: _Search
+) -> tuple[list[Origin], bool]:
     """Count what an earlier turn may have left; a ``for`` binds its target before every turn."""
     if isinstance(loop, cst.For):
         if node is loop.iter:
             return [], False
-        bound, complete = _header(loop, name)
+        bound, complete = _header(loop, search)
         if node is loop.body and complete:
             return bound, True
-    return _any(loop, name, skip=[]), False
+    return _any(loop, search, skip=[]), False
 
 
-def _in_block(statements: Sequence[cst.CSTNode], name: str) -> tuple[list[Origin], bool]:
+def _in_block(statements: Sequence[cst.CSTNode], search: _Search) -> tuple[list[Origin], bool]:
     """Return the assignments that leave a run of statements, and whether one always does."""
     found: list[Origin] = []
     for statement in reversed(statements):
-        reaching, complete = _in_statement(statement, name)
+        reaching, complete = _in_statement(statement, search)
         found += reaching
         if complete:
             return found, True
     return found, False
 
 
-def _in_statement(node: cst.CSTNode, name: str) -> tuple[list[Origin], bool]:
+def _in_statement(node: cst.CSTNode, search: _Search) -> tuple[list[Origin], bool]:
     if isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite, cst.IndentedBlock)):
-        return _in_block(node.body, name)
+        return _in_block(node.body, search)
     if isinstance(node, (cst.Return, cst.Raise, cst.Continue, cst.Break)):
         return [], True  # nothing reaches what follows; loops and try count all of their blocks
     if isinstance(node, cst.If):
-        return _in_if(node, name)
+        return _in_if(node, search)
     if isinstance(node, cst.With):
-        reaching, complete = _in_statement(node.body, name)
-        head, bound = ([], False) if complete else _header(node, name)
+        reaching, complete = _in_statement(node.body, search)
+        head, bound = ([], False) if complete else _header(node, search)
         return reaching + head, complete or bound
     if isinstance(node, (cst.For, cst.While, cst.Try, cst.TryStar, cst.Match)):
-        return _any(node, name, skip=[]), False
+        return _any(node, search, skip=[]), False
     if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
         inner = [n for n in _all(node) if isinstance(n, (cst.Nonlocal, cst.Global))]
-        changed = node.name.value == name or any(_declares(n, name) for n in inner)
-        return ([Origin(node, "opaque")] if changed else []), node.name.value == name
-    return _in_simple(node, name)
+        changed = node.name.value == search.name or any(_declares(n, search) for n in inner)
+        return ([Origin(node, "opaque")] if changed else []), node.name.value == search.name
+    return _in_simple(node, search)
 
 
-def _in_if(node: cst.If, name: str) -> tuple[list[Origin], bool]:
+def _in_if(node: cst.If, search: _Search) -> tuple[list[Origin], bool]:
     branches: list[cst.CSTNode] = [node.body, *_maybe(node.orelse)]
-    test, always = _walrus(node, name, skip=branches)
-    results = [_in_statement(b.body if isinstance(b, cst.Else) else b, name) for b in branches]
+    test, always = _walrus(node, search, skip=branches)
+    results = [_in_statement(b.body if isinstance(b, cst.Else) else b, search) for b in branches]
     found = [origin for reaching, _ in results for origin in reaching]
     if node.orelse is not None and all(complete for _, complete in results):
         return found, True
     return found + test, always
 
 
-def _any(node: cst.CSTNode, name: str, skip: Sequence[cst.CSTNode]) -> list[Origin]:
+def _any(node: cst.CSTNode, search: _Search, skip: Sequence[cst.CSTNode]) -> list[Origin]:
     """Return every binding of a name at or below a node, functions and classes within left out."""
     found: list[Origin] = []
     todo = [node]
@@ -219,55 +231,55 @@ def _any(node: cst.CSTNode, name: str, skip: Sequence[cst.CSTNode]) -> list[Orig
         if any(current is s for s in skip):
             continue
         if current is not node and isinstance(current, (cst.FunctionDef, cst.ClassDef)):
-            found += _in_statement(current, name)[0]
+            found += _in_statement(current, search)[0]
             continue
-        found += _bindings(current, name)
+        found += _bindings(current, search)
         todo = children(current) + todo
     return found
 
 
-def _bindings(node: cst.CSTNode, name: str) -> list[Origin]:
+def _bindings(node: cst.CSTNode, search: _Search) -> list[Origin]:
     """Return what one node binds by itself."""
     if isinstance(node, (cst.For, cst.With)):
-        return _header(node, name)[0]
+        return _header(node, search)[0]
     if isinstance(node, cst.NamedExpr):
-        return [Origin(node.value)] if _is(node.target, name) else []
+        return [Origin(node.value)] if _is(node.target, search) else []
     if isinstance(node, cst.CompFor):
-        bound = any(n.value == name for n in _names(node.target))
+        bound = any(n.value == search.name for n in _names(node.target))
         return [Origin(node, "opaque")] if bound else []
     if isinstance(node, (cst.MatchAs, cst.MatchStar, cst.AsName)):
-        return [Origin(node, "opaque")] if _is(node.name, name) else []
+        return [Origin(node, "opaque")] if _is(node.name, search) else []
     if isinstance(node, cst.MatchMapping):
-        return [Origin(node, "opaque")] if _is(node.rest, name) else []
-    return _assigned(node, name)
+        return [Origin(node, "opaque")] if _is(node.rest, search) else []
+    return _assigned(node, search)
 
 
-def _is(node: cst.CSTNode | None, name: str) -> bool:
-    return isinstance(node, cst.Name) and node.value == name
+def _is(node: cst.CSTNode | None, search: _Search) -> bool:
+    return isinstance(node, cst.Name) and node.value == search.name
 
 
-def _declares(node: cst.Nonlocal | cst.Global, name: str) -> bool:
-    return any(item.name.value == name for item in node.names)
+def _declares(node: cst.Nonlocal | cst.Global, search: _Search) -> bool:
+    return any(item.name.value == search.name for item in node.names)
 
 
-def _header(node: cst.For | cst.With, name: str) -> tuple[list[Origin], bool]:
+def _header(node: cst.For | cst.With, search: _Search) -> tuple[list[Origin], bool]:
     targets: list[cst.CSTNode] = []
     if isinstance(node, cst.For):
         targets = [node.target]
     else:
         targets = [item.asname.name for item in node.items if item.asname]
-    bound = any(t.value == name for target in targets for t in _names(target))
+    bound = any(t.value == search.name for target in targets for t in _names(target))
     return ([Origin(node, "opaque")] if bound else []), bound
 
 
-def _in_simple(node: cst.CSTNode, name: str) -> tuple[list[Origin], bool]:
-    found = _assigned(node, name)
+def _in_simple(node: cst.CSTNode, search: _Search) -> tuple[list[Origin], bool]:
+    found = _assigned(node, search)
     if found:
         return found, not isinstance(node, (cst.Nonlocal, cst.Global))
-    return _walrus(node, name, skip=[])
+    return _walrus(node, search, skip=[])
 
 
-def _assigned(node: cst.CSTNode, name: str) -> list[Origin]:
+def _assigned(node: cst.CSTNode, search: _Search) -> list[Origin]:
     """Return what a simple statement binds a name to; a walrus inside it left out."""
     pairs: list[tuple[cst.BaseExpression, cst.BaseExpression | None]] = []
     if isinstance(node, cst.Assign):
@@ -277,41 +289,45 @@ def _assigned(node: cst.CSTNode, name: str) -> list[Origin]:
     elif isinstance(node, cst.AugAssign):
         pairs = [(node.target, None)]
     elif isinstance(node, (cst.Import, cst.ImportFrom, cst.Del)):
-        if any(_is(n, name) for n in _all(node)):
+        if any(_is(n, search) for n in _all(node)):
             return [Origin(node, "opaque")]
-    elif isinstance(node, (cst.Nonlocal, cst.Global)) and _declares(node, name):
+    elif isinstance(node, (cst.Nonlocal, cst.Global)) and _declares(node, search):
         return [Origin(node, "opaque")]
     for target, value in pairs:
-        bound = _bind(target, value, node, name)
+        bound = _bind(target, value, node, search)
         if bound is not None:
             return [bound]
     return []
 
 
 def _bind(
-    target: cst.BaseExpression, value: cst.BaseExpression | None, node: cst.CSTNode, name: str
+    target: cst.BaseExpression, value: cst.BaseExpression | None, node: cst.CSTNode, search: _Search
 ) -> Origin | None:
     if isinstance(target, cst.Name):
-        if target.value != name:
+        if target.value != search.name:
             return None
         return Origin(node, "opaque") if value is None else Origin(value)
     if not isinstance(target, (cst.Tuple, cst.List)):
         return None  # an attribute or an element: no name is bound
     for index, element in enumerate(target.elements):
-        if not any(n.value == name for n in _names(element.value)):
+        if not any(n.value == search.name for n in _names(element.value)):
             continue
         plain = not any(isinstance(e, cst.StarredElement) for e in target.elements)
         if plain and isinstance(value, (cst.Tuple, cst.List)):
             if len(value.elements) == len(target.elements):
-                return _bind(element.value, value.elements[index].value, node, name)
+                return _bind(element.value, value.elements[index].value, node, search)
         elif plain and value is not None:
             return Origin(value, "element", index)
         return Origin(node, "opaque")
     return None
 
 
-def _walrus(node: cst.CSTNode, name: str, skip: Sequence[cst.CSTNode]) -> tuple[list[Origin], bool]:
+def _walrus(
+    node: cst.CSTNode, search: _Search, skip: Sequence[cst.CSTNode]
+) -> tuple[list[Origin], bool]:
     """Return what walruses in an expression or statement bind, and whether one always runs."""
+    if not search.walrus:
+        return [], False
     found: list[Origin] = []
     always = False
     todo = [(node, True)]
@@ -319,7 +335,7 @@ def _walrus(node: cst.CSTNode, name: str, skip: Sequence[cst.CSTNode]) -> tuple[
         current, sure = todo.pop(0)
         if any(current is s for s in skip):
             continue
-        if isinstance(current, cst.NamedExpr) and _is(current.target, name):
+        if isinstance(current, cst.NamedExpr) and _is(current.target, search):
             found.append(Origin(current.value))
             always = always or sure
         maybe = isinstance(current, (cst.BooleanOperation, cst.IfExp, cst.Lambda, cst.BaseComp))

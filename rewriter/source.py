@@ -166,6 +166,16 @@ class Definition:
         return list(self.parents)
 
     @cached_property
+    def walruses(self) -> frozenset[str]:
+        """The names that a walrus binds somewhere in the definition."""
+        import libcst as cst
+
+        if ":=" not in self.text:
+            return frozenset()
+        targets = (n.target for n in self.nodes if isinstance(n, cst.NamedExpr))
+        return frozenset(target.value for target in targets if isinstance(target, cst.Name))
+
+    @cached_property
     def parents(self) -> dict[cst.CSTNode, cst.CSTNode | None]:
         """Each node's parent, within this definition; in the order of ``nodes``."""
         found: dict[cst.CSTNode, cst.CSTNode | None] = {}
