@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -123,7 +124,7 @@ class Run:
             journal.hold(held[0])
 
         def publish() -> None:
-            self._at_home().link(temporary, name)  # fails if another run has been quicker
+            _give_name(self._at_home(), temporary, name)
             self._published = True
             self._at_home().unlink(temporary)
 
@@ -232,6 +233,24 @@ def _write(descriptor: int, raw: bytes) -> None:
     rest = memoryview(raw)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+def _give_name(folder: Folder, temporary: str, name: str) -> None:
+    """Publish a file under a name that nothing has yet: by a link, which fails where it is taken.
+
+    Where the file system has no links, it is looked up first.
+
+    Raises:
+        FileExistsError: another run has been quicker.
+    """
+    try:
+        folder.link(temporary, name)
+    except FileExistsError:
+        raise
+    except OSError:
+        if folder.status(name) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+        folder.rename(temporary, name)
 
 
 def _second_name(folder: Folder, name: str, old: str) -> None:
