@@ -31,9 +31,10 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Exit 0 if every codemod is ready, applied, upstream or not needed; else 1."""
+    from rewriter.report.progress import fetching
     from rewriter.session import opened
 
-    session = opened(options.resolve(_progress(as_json)), codemods, force_version)
+    session = opened(options.resolve(None if as_json else fetching()), codemods, force_version)
     found = session.verdicts()
     wanted = frozenset({require}) if require else FINE
     code = 0 if all(verdict.state in wanted for verdict in found) else 1
@@ -78,9 +79,3 @@ def target_line(location: str, version: str | None) -> str:
     if version is None:
         return f"{location} (version unknown)"
     return location if version in location else f"{location} (sglang {version})"
-
-
-def _progress(quiet: bool):  # type: ignore[no-untyped-def]
-    from rewriter.report.progress import fetching
-
-    return None if quiet else fetching()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -15,14 +16,18 @@ def run(
     options: TargetOptions,
     codemods: Codemods = None,
     force_version: ForceVersion = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Say nothing on standard error but errors.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Print what apply would change. What is not ready is told on standard error."""
     from rewriter.report.diff import unified
+    from rewriter.report.progress import fetching
     from rewriter.report.text import colourful, diff_lines, verdict_lines
     from rewriter.session import opened
 
-    session = opened(options.resolve(), codemods, force_version)
+    session = opened(options.resolve(None if as_json else fetching()), codemods, force_version)
     found = session.verdicts()
     ready = [c for c, v in zip(session.codemods, found, strict=True) if v.state is State.READY]
     diff = b""
@@ -37,7 +42,7 @@ def run(
         typer.echo(document("diff", session.described(), found, exit_code=0, diff=text))
         return
     for verdict in found:
-        if verdict.state is not State.READY:
+        if verdict.state is not State.READY and not quiet:
             for line in verdict_lines(verdict, colour=colourful(sys.stderr)):
                 typer.echo(line, err=True)
     if colourful():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
@@ -73,24 +75,47 @@ ForceVersion = Annotated[
 ]
 
 
-def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the target options, flattened into its own for typer.
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Say why, site by site, with the nearest thing seen."),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print nothing but errors: the exit code answers.")
+]
 
-    The command takes one parameter ``options: TargetOptions``.
+
+def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the target options, flattened into its own for typer, and -v and -q.
+
+    The command takes one parameter ``options: TargetOptions``; one that has a ``verbose`` or
+    ``quiet`` of its own keeps it.
     """
     signature = inspect.signature(command, eval_str=True)
     kept = [p for p in signature.parameters.values() if p.name != "options"]
+    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in kept]
+    common = {
+        name: hint for name, hint in (("verbose", Verbose), ("quiet", Quiet))
+        if name not in signature.parameters
+    }  # fmt: skip
     hints = get_type_hints(TargetOptions, include_extras=True)
     added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-        for name, hint in hints.items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+        for hint_set, default in ((hints, None), (common, False))
+        for name, hint in hint_set.items()
     ]
-    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in kept]
 
     @functools.wraps(command)
     def wrapper(**values: Any) -> Any:
         options = TargetOptions(**{name: values.pop(name) for name in TargetOptions._fields})
-        return command(options=options, **values)
+        asked = {name: values.pop(name) for name in common}
+        if asked.get("verbose"):
+            from rewriter.report import text
+
+            text.VERBOSE = True
+        if not asked.get("quiet") or values.get("as_json"):
+            return command(options=options, **values)
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+            return command(options=options, **values)
 
     parameters = [*kept, *added]
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

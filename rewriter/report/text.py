@@ -9,6 +9,12 @@ from typing import TextIO
 
 from rewriter.model import Nearest, SiteResult, State, Verdict
 
+WIDTH = 80
+"""Columns of what is printed; a path or a name is never cut for it."""
+
+VERBOSE = False
+"""Whether the command line asks for more; set once, before a command runs."""
+
 _COLOURS = {
     State.READY: "32",
     State.APPLIED: "32",
@@ -35,42 +41,62 @@ def paint(text: str, code: str, *, colour: bool) -> str:
 
 
 def verdict_lines(verdict: Verdict, *, colour: bool, verbose: bool = False) -> Iterable[str]:
-    """Yield a verdict: its state, then site by site, then why and what came nearest."""
+    """Yield a verdict: its state, then site by site, then why and what came nearest.
+
+    Args:
+        verdict: what is told.
+        colour: whether states are painted.
+        verbose: tell every site's reason and nearest candidate, not the first one's alone.
+    """
+    verbose = verbose or VERBOSE
     state = paint(verdict.state.value, _COLOURS[verdict.state], colour=colour)
     yield f"{verdict.codemod}: {state}"
-    if verdict.sites:
-        yield from _site_lines(verdict, colour=colour)
-    if verdict.reason:
-        yield f"  why: {verdict.reason}"
-    if verdict.nearest is not None:
-        yield from _nearest_lines(verdict.nearest)
-
-
-def _site_lines(verdict: Verdict, *, colour: bool) -> Iterable[str]:
     file = None
     for site in verdict.sites:
         if site.kind != "companion" and site.file != file:
             file = site.file
             yield f"  {file}"
-        where = f"{site.line:>5}" if site.line else "    -"
-        yield f"  {where}  {site.kind:<11} {_site_name(site)}{_site_state(site, verdict, colour)}"
+        yield from _site_lines(site, verdict, colour=colour)
+        if verbose:
+            yield from _why(site.reason, site.nearest, " " * 9)
+    if not verbose or not any(site.reason for site in verdict.sites):
+        yield from _why(verdict.reason, verdict.nearest, "  ")
 
 
-def _site_name(site: SiteResult) -> str:
-    return site.definition.rsplit("/", 1)[-1] if site.kind == "companion" else site.definition
+def _site_lines(site: SiteResult, verdict: Verdict, *, colour: bool) -> Iterable[str]:
+    """Yield a site's line; its own state is told only where it is not the verdict's."""
+    where = f"{site.line:>5}" if site.line else "    -"
+    name = site.definition.rsplit("/", 1)[-1] if site.kind == "companion" else site.definition
+    line = f"  {where}  {site.kind:<11} {name}"
+    state = "" if site.state is verdict.state else site.state.value
+    painted = paint(state, _COLOURS[site.state], colour=colour)
+    if len(line) + 2 + len(state) <= WIDTH:
+        yield f"{line}  {painted}" if state else line
+    else:
+        yield line
+        yield f"{'':<21}{painted}"
 
 
-def _site_state(site: SiteResult, verdict: Verdict, colour: bool) -> str:
-    """A site's own state is told only where it is not the verdict's."""
-    if site.state is verdict.state:
-        return ""
-    return "  " + paint(site.state.value, _COLOURS[site.state], colour=colour)
+def _why(reason: str, nearest: Nearest | None, indent: str) -> Iterable[str]:
+    if reason:
+        yield from wrapped(reason, f"{indent}why: ")
+    if nearest is not None:
+        head = f"{indent}nearest: line {nearest.line}: "
+        yield head + cut(nearest.text, WIDTH - len(head))
+        if nearest.differs:
+            yield from wrapped(nearest.differs, f"{indent}         ")
 
 
-def _nearest_lines(nearest: Nearest) -> Iterable[str]:
-    yield f"  nearest: line {nearest.line}: {cut(nearest.text, 60)}"
-    if nearest.differs:
-        yield f"           {nearest.differs}"
+def wrapped(text: str, head: str) -> list[str]:
+    """Return text behind a head, in lines of 80 columns where its words allow that."""
+    if len(head) + len(text) <= WIDTH:
+        return [head + text]
+    import textwrap
+
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def cut(text: str, width: int) -> str:
