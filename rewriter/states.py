@@ -62,8 +62,12 @@ class Survey(NamedTuple):
         return next(s for s in self.standings if s.verdict.codemod == name)
 
 
-def survey(session: Session) -> Survey:
+def survey(session: Session, *, lenient: bool = False) -> Survey:
     """Judge every codemod of a session, and what those require.
+
+    Args:
+        session: the session.
+        lenient: call a codemod drifted whose file does not parse.
 
     Raises:
         SourceError: a file of a codemod does not parse, and no hash of the record says why.
@@ -72,8 +76,7 @@ def survey(session: Session) -> Survey:
     home = home_of(session.target)
     journal, alive, manifest = _record(home)
     every = [*session.codemods, *layers.required(session.codemods)]
-    found = {c.name: _standing(c, session, manifest) for c in every}
-    found = {name: _shared(found[name], c, session) for name, c in _by_name(every)}
+    found = {c.name: _judged(c, session, manifest, lenient) for c in every}
     verdicts = {name: standing.verdict for name, standing in found.items()}
     named = {c.name for c in session.codemods}
     for codemod in session.codemods:
@@ -98,8 +101,16 @@ def survey(session: Session) -> Survey:
     )  # fmt: skip
 
 
-def _by_name(codemods: list[Codemod]) -> list[tuple[str, Codemod]]:
-    return [(codemod.name, codemod) for codemod in codemods]
+def _judged(
+    codemod: Codemod, session: Session, manifest: Manifest | None, lenient: bool
+) -> Standing:
+    try:
+        return _shared(_standing(codemod, session, manifest), codemod, session)
+    except SourceError as error:
+        if not lenient:
+            raise
+        broken = Verdict(codemod.name, codemod.target, State.DRIFTED, reason=str(error))
+        return Standing(broken, broken)
 
 
 def _record(home: Home | None) -> tuple[Journal | None, bool, Manifest | None]:
@@ -188,15 +199,12 @@ def _not_intact(
     """Say what a codemod is whose files are not as the manifest says."""
     if structure.state is State.APPLIED and not structure.reason:
         return replace(structure, reason="the file was edited elsewhere since; our lines are whole")
-    if structure.state in MARKED or structure.state is State.ORPHANED:
+    if structure.state in MARKED:
         return structure
     if structure.state is State.ABSENT or _has_moved_on(codemod, manifest, session):
         reason = "the package was changed since; the record of what was applied is left over"
         return replace(structure, state=State.ORPHANED, reason=reason, nearest=None)
-    reason = (
-        f"{codemod.target} is neither what was found nor what was written"
-        + (f" ({structure.reason})" if structure.reason else "")
-    )  # fmt: skip
+    reason = f"{codemod.target} is neither what was found nor what was written"
     return replace(structure, state=State.TAMPERED, reason=reason)
 
 

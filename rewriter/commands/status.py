@@ -29,7 +29,7 @@ def run(
 
     Exits 0 whatever the answer is; `check` is the one for gates.
     """
-    from rewriter import config
+    from rewriter import config, states
     from rewriter.proving import proof_of
     from rewriter.report.progress import fetching
     from rewriter.session import Session
@@ -37,7 +37,7 @@ def run(
     target = options.resolve(None if as_json else fetching())
     force_version = force_version or config.load().force_version
     session = Session(target, _chosen(codemods, target), force_version)
-    survey = session.survey
+    survey = states.survey(session, lenient=True)
     proofs = {s.verdict.codemod: proof_of(session, survey, s) for s in survey.standings}
     left = _left(session, survey)
     if as_json:
@@ -67,15 +67,23 @@ def _chosen(names: list[str] | None, target: Target) -> list[Codemod]:
 
 
 def _left(session: Session, survey: Survey) -> list[Leftover]:
-    from rewriter.installing import applied
+    """Return the files of ours that no codemod uses, whichever codemods were named."""
+    from rewriter import states
     from rewriter.leftovers import leftovers
-    from rewriter.model import State
+    from rewriter.session import Session
 
     if survey.home is None or survey.journal is not None:
         return []
-    orphaned = {s.verdict.codemod for s in survey.standings if s.verdict.state is State.ORPHANED}
-    present = [c for c in applied(session, survey, session.codemods) if c.name not in orphaned]
-    in_use = {c.path for codemod in present for c in codemod.companions}
+    every = Session(session.target, _chosen(None, session.target), session.force_version)
+    in_use: set[str] = set()
+    for codemod, standing in zip(
+        every.codemods, states.survey(every, lenient=True).standings, strict=True
+    ):
+        held = survey.manifest.held(codemod.name) if survey.manifest is not None else None
+        if standing.intact and held is not None:
+            in_use |= held.companions.keys()
+        elif standing.structure.state in states.MARKED:
+            in_use |= {companion.path for companion in codemod.companions}
     return leftovers(survey.home, in_use)
 
 
