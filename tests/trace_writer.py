@@ -68,6 +68,7 @@ class Recipe:
     correlations: bool = True
     defects: frozenset[str] = frozenset()
     seed: int = 0
+    marks: bool = False
 
 
 @dataclass
@@ -83,6 +84,8 @@ class Truth:
     negative: int = 0
     bytes: int = 0
     by_step: list[float] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """Where each event ends, in bytes; only with ``marks``."""
 
 
 class Writer:
@@ -329,6 +332,9 @@ class Writer:
         self._raw(("" if self._first else ",") + text)
         self._first = False
         self.truth.events += 1
+        if self.recipe.marks:
+            self._flush()
+            self.truth.ends.append(self.truth.bytes)
 
     def _laid_out(self, event: dict[str, Any]) -> str:
         if self.recipe.style == "compact":

@@ -82,7 +82,7 @@ def family_of(name: str) -> Family:
     return Family.OTHER
 
 
-_WRAPPERS = re.compile(r"(?:void |at::native::|\(anonymous namespace\)::|sgl_kernel::)")
+_WRAPPERS = re.compile(r"void |at::native::|\(anonymous namespace\)::|sgl_kernel::|cutlass::")
 
 
 def short_name(name: str, width: int = 48) -> str:

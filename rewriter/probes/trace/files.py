@@ -121,14 +121,22 @@ class _Member:
 
 
 def _rescued(inflate: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """Yield what stands before the damage: an error takes the output of its whole call."""
-    for start in range(0, len(data), _RESCUE):
-        piece = data[start : start + _RESCUE]
-        while piece:
-            try:
-                out = inflate.decompress(piece, CHUNK)
-            except zlib.error:
+    """Yield what stands before the damage: an error takes the output of its whole call.
+
+    A byte of gzip can be a hundred of text, so that the last pieces are single bytes.
+    """
+    size = _RESCUE
+    start = 0
+    while start < len(data):
+        before = inflate.copy()
+        piece = data[start : start + size]
+        try:
+            out = inflate.decompress(piece)
+        except zlib.error:
+            if size == 1:
                 return
-            piece = inflate.unconsumed_tail
-            if out:
-                yield out
+            inflate, size = before, 1
+            continue
+        start += len(piece)
+        if out:
+            yield out

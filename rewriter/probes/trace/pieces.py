@@ -17,6 +17,11 @@ _BETWEEN = re.compile(rb"[\s,\0]*")
 # After a whole event: the array's own end, then the document's, or its next field.
 _ARRAY_END = re.compile(rb'\]\s*(?:\Z|\}|,\s*(?:\Z|\}|"))')
 
+_FIELDS_FOLLOW = re.compile(
+    rb'\](\s*,\s*)"(?:traceName|displayTimeUnit|baseTimeNanoseconds|schemaVersion|otherData|metadata'
+    rb'|deviceProperties|distributedInfo|pg_config|trace_id|record_shapes|with_\w+|\w+_version)"'
+)
+
 _BLOCK = 64
 """Events that are decoded together: most of a damaged window is whole."""
 _CARRIED = 8
@@ -145,13 +150,12 @@ class Pieces:
     def _closing(self) -> int | None:
         """Return where the array ends behind a last event that cannot be read.
 
-        Proved by the rest: it must close the document. A list inside the event does not.
+        Proved by the rest: it must be the document's fields and close it. A list inside the event
+        has the event's fields behind it.
         """
-        for found in re.finditer(rb"\]", self._text[self.at :]):
-            at = self.at + found.start()
-            rest = self._text[at + 1 :].strip()
-            if rest.startswith(b",") and _is_object(b"{" + rest[1:]):
-                return at
+        for found in _FIELDS_FOLLOW.finditer(self._text, self.at):
+            if _is_object(b"{" + self._text[found.end(1) :].strip()):
+                return found.start()
         return None
 
     def _goes_on(self, end: int) -> bool:
