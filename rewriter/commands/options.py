@@ -108,13 +108,14 @@ def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(**values: Any) -> Any:
         options = TargetOptions(**{name: values.pop(name) for name in TargetOptions._fields})
         asked = {name: values.pop(name) for name in common}
-        if asked.get("verbose"):
-            from rewriter.report import text
+        with contextlib.ExitStack() as stack:
+            if asked.get("verbose"):
+                from rewriter.report import text
 
-            text.VERBOSE = True
-        if not asked.get("quiet") or values.get("as_json"):
-            return command(options=options, **values)
-        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+                stack.enter_context(text.more())
+            if asked.get("quiet") and not values.get("as_json"):
+                nowhere = stack.enter_context(Path(os.devnull).open("w"))
+                stack.enter_context(contextlib.redirect_stdout(nowhere))
             return command(options=options, **values)
 
     parameters = [*kept, *added]

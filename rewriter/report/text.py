@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 from rewriter.model import Nearest, SiteResult, State, Verdict
@@ -12,8 +13,7 @@ from rewriter.model import Nearest, SiteResult, State, Verdict
 WIDTH = 80
 """Columns of what is printed; a path or a name is never cut for it."""
 
-VERBOSE = False
-"""Whether the command line asks for more; set once, before a command runs."""
+_verbose = False
 
 _COLOURS = {
     State.READY: "32",
@@ -35,6 +35,17 @@ def colourful(stream: TextIO | None = None) -> bool:
     return not os.environ.get("NO_COLOR") and stream.isatty()
 
 
+@contextmanager
+def more() -> Iterator[None]:
+    """Tell verdicts in full within a block: the command line asks for it."""
+    global _verbose
+    _verbose = True
+    try:
+        yield
+    finally:
+        _verbose = False
+
+
 def paint(text: str, code: str, *, colour: bool) -> str:
     """Return text in an ANSI colour, or as it is."""
     return f"\033[{code}m{text}\033[0m" if colour else text
@@ -48,7 +59,7 @@ def verdict_lines(verdict: Verdict, *, colour: bool, verbose: bool = False) -> I
         colour: whether states are painted.
         verbose: tell every site's reason and nearest candidate, not the first one's alone.
     """
-    verbose = verbose or VERBOSE
+    verbose = verbose or _verbose
     state = paint(verdict.state.value, _COLOURS[verdict.state], colour=colour)
     yield f"{verdict.codemod}: {state}"
     file = None
