@@ -20,7 +20,8 @@ def lines(advice: Advice, *, all_formulas: bool = False) -> Iterator[str]:
         advice: the answer.
         all_formulas: whether what is not advised gets its formula and source too.
     """
-    yield from situation(advice.at)
+    for words in situation_words(advice.at):
+        yield from paragraph(words)
     yield ""
     yield from paragraph(answer(advice))
     shown = [] if advice.idle else advice.options
@@ -39,22 +40,22 @@ def lines(advice: Advice, *, all_formulas: bool = False) -> Iterator[str]:
         )
 
 
-def situation(at: Deployment) -> list[str]:
+def situation_words(at: Deployment) -> list[str]:
     """Say what is served, the pool's memory, and what the cast costs."""
-    gpu = f"{at.gpus} x {at.gpu or 'GPU'}"
-    found = paragraph(
-        f"{at.model.name} on {gpu} ({at.arch.upper()}, {at.bandwidth:,.0f} GB/s), "
-        f"sglang {at.release}, {at.backend.name} backend, {at.kv.upper()} KV"
-    )
     index = at.tokens * (at.model.index_bytes_per_token * at.layers // at.model.layers)
     rows = at.tokens * at.cell - index
     parts = f": {memory(rows)} of rows, {memory(index)} of index cache" if index else ""
-    pool = f"pool on each GPU: {at.tokens:,} tokens x {at.cell:,} B = {memory(at.tokens * at.cell)}"
-    found += paragraph(pool + parts)
+    found = [
+        f"{at.model.name} on {at.gpus} x {at.gpu or 'GPU'} ({at.arch.upper()}, "
+        f"{at.bandwidth:,.0f} GB/s), sglang {at.release}, {at.backend.name} backend, "
+        f"{at.kv.upper()} KV",
+        f"pool on each GPU: {at.tokens:,} tokens x {at.cell:,} B = "
+        f"{memory(at.tokens * at.cell)}{parts}",
+    ]
     if at.data_parallel > 1:
-        found += paragraph(f"all ranks: {at.data_parallel * at.tokens:,} tokens (DP attention)")
+        found.append(f"all ranks: {at.data_parallel * at.tokens:,} tokens (DP attention)")
     if at.casts:
-        found += paragraph(cast_words(at))
+        found.append(cast_words(at))
     return found
 
 
@@ -140,20 +141,21 @@ def _section(
         first, *more = paragraph(way.action, " " * 26)
         yield f"{way.tokens:>12,}{ms_words(option):>12}  {first.strip()}"
         yield from more
-        for words in _details(option, fate is Fate.ADVISED or all_formulas):
+        told = details(option) if fate is Fate.ADVISED or all_formulas else (option.why,)
+        for words in told:
             yield from paragraph(words, " " * 28)
 
 
-def _details(option: Option, whole: bool) -> Iterator[str]:
+def details(option: Option) -> tuple[str, ...]:
+    """Say why, by what formula, what else to know, and where that stands."""
     way = option.way
-    if option.why:
-        yield option.why
-    if whole:
-        yield way.formula
-        if way.limits:
-            yield f"note: {way.limits}"
-        if way.source != option.why:
-            yield f"source: {way.source}"
+    found = (
+        option.why,
+        way.formula,
+        way.limits and f"note: {way.limits}",
+        f"source: {way.source}" if way.source != option.why else "",
+    )
+    return tuple(words for words in found if words)
 
 
 def values(advice: Advice) -> dict[str, Any]:

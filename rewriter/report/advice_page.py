@@ -8,7 +8,7 @@ from rewriter import __version__
 from rewriter.probes.memory.advice import Advice, Fate, Option, as_it_is
 from rewriter.probes.memory.deployment import Deployment
 from rewriter.probes.memory.ways import Kind
-from rewriter.report.advice import answer, ms_words, situation, title
+from rewriter.report.advice import answer, details, ms_words, situation_words, title
 from rewriter.report.page import answer as box
 from rewriter.report.page import page, table, text
 from rewriter.report.svg import Limit, Mark, Series, plot
@@ -21,7 +21,7 @@ def document(advice: Advice) -> str:
 
 def _parts(advice: Advice) -> Iterator[str]:
     yield f'<h1>rewriter advise</h1><p class="soft">rewriter {__version__}</p>'
-    yield f"<p>{text(' '.join(line.strip() for line in situation(advice.at)))}</p>"
+    yield from (f"<p>{text(words)}</p>" for words in situation_words(advice.at))
     yield box(answer(advice), advice.answered)
     yield _plot(advice)
     if any(not option.way.certain for option in advice.options):
@@ -37,18 +37,16 @@ def _parts(advice: Advice) -> Iterator[str]:
 
 def _table(advice: Advice, options: list[Option]) -> str:
     unit = "ms a token" if advice.at.step_ms is not None else "ms added"
-    rows = []
-    for option in options:
-        way = option.way
-        notes = ". ".join(words for words in (option.why, way.limits) if words)
-        rows.append(
-            (
-                way.action, f"{way.tokens:,}", ms_words(option).replace(">=", "≥"),
-                notes, way.formula, way.source,
-            )
-        )  # fmt: skip
-    head = ("What to do", "Tokens", unit, "Why not, what it asks for", "Formula", "Source")
-    return table(head, rows, numeric=(1, 2))
+    rows = [
+        (
+            option.way.action,
+            f"{option.way.tokens:,}",
+            ms_words(option).replace(">=", "≥"),
+            details(option),
+        )
+        for option in options
+    ]
+    return table(("What to do", "Tokens", unit, "Why"), rows, numeric=(1, 2))
 
 
 def _plot(advice: Advice) -> str:
@@ -57,11 +55,11 @@ def _plot(advice: Advice) -> str:
     known = at.step_ms is not None
     series = [_pool_line(at)] if at.casts else []
     wanted = (
-        ("advised", Fate.ADVISED, True),
-        ("advised, time at least", Fate.ADVISED, False),
-        ("not advised", None, True),
+        ("advised", Fate.ADVISED, True, 2),
+        ("advised, time at least", Fate.ADVISED, False, 2),
+        ("not advised", None, True, 5),
     )
-    for name, fate, certain in wanted:
+    for name, fate, certain, colour in wanted:
         marks = [
             _mark(option)
             for option in advice.options
@@ -71,7 +69,7 @@ def _plot(advice: Advice) -> str:
             or (fate is None and option.fate is not Fate.ADVISED)
         ]
         if marks:
-            series.append(Series(name, marks, line=False, hollow=not certain))
+            series.append(Series(name, marks, line=False, hollow=not certain, colour=colour))
     limits = []
     if advice.needs.tokens is not None:
         limits.append(Limit(f"{advice.needs.tokens:,} tokens needed", x=advice.needs.tokens))
@@ -93,4 +91,4 @@ def _pool_line(at: Deployment) -> Series:
     start = at.rest_ms or 0.0
     end = start + now.added_ms
     marks = [Mark(0, start), Mark(now.tokens, end, "as it is")]
-    return Series("FP8 pools with the cast", marks, hollow=True)
+    return Series("FP8 pools with the cast", marks, hollow=True, colour=1)

@@ -68,19 +68,28 @@ def answer(words: str, good: bool | None) -> str:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[int] = ()
 ) -> str:
-    """Return a table; the columns ``numeric`` are set to the right."""
+    """Return a table; the columns ``numeric`` are set to the right.
+
+    A cell that is a tuple has a line for each of its parts.
+    """
     right = set(numeric)
     kind = [' class="n"' if at in right else "" for at in range(len(head))]
     top = "".join(f"<th{c}>{text(cell)}</th>" for c, cell in zip(kind, head, strict=True))
     body = "".join(
         "<tr>"
-        + "".join(f"<td{c}>{text(cell)}</td>" for c, cell in zip(kind, row, strict=True))
+        + "".join(f"<td{c}>{_cell(cell)}</td>" for c, cell in zip(kind, row, strict=True))
         + "</tr>"
         for row in rows
     )
     return (
         f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
     )
+
+
+def _cell(cell: object) -> str:
+    if isinstance(cell, tuple):
+        return "".join(f"<div>{text(part)}</div>" for part in cell if part)
+    return text(cell)
 
 
 def items(lines: Iterable[str]) -> str:

@@ -34,6 +34,7 @@ class Series:
         line: whether they are joined.
         dots: whether each is drawn.
         hollow: whether a dot is a ring: something else than colour tells two kinds apart.
+        colour: which of the page's six, by default the series' place.
     """
 
     name: str
@@ -41,6 +42,11 @@ class Series:
     line: bool = True
     dots: bool = True
     hollow: bool = False
+    colour: int | None = None
+
+    def shade(self, place: int) -> int:
+        """Return the number of its colour."""
+        return (place if self.colour is None else self.colour) % 6
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ def _limit(limit: Limit, across: _Scale, up: _Scale) -> Iterator[str]:
 
 
 def _series(series: Series, number: int, across: _Scale, up: _Scale) -> Iterator[str]:
-    colour = number % 6
+    colour = series.shade(number)
     places = [(across(m.x), up(m.y)) for m in series.marks]
     if series.line and len(places) > 1:
         path = " ".join(f"{x},{y}" for x, y in places)
@@ -177,23 +183,35 @@ def _dot(x: float, y: float, colour: int, hollow: bool, label: str) -> str:
 
 
 def _labels(series: Sequence[Series], across: _Scale, up: _Scale) -> Iterator[str]:
-    """Write each mark's label beside it, moved down where it would cover another."""
-    taken: list[tuple[float, float, float]] = []
-    wanted = [(across(m.x), up(m.y), m.label) for each in series for m in each.marks if m.label]
-    for x, y, label in sorted(wanted, key=lambda w: (w[1], w[0])):
-        width = _CHARACTER * len(label)
-        left = x + 9 if x + 9 + width < across.end + _RIGHT else x - 9 - width
+    """Write each mark's label beside it, moved down where it would cover a dot or another."""
+    marks = [(across(m.x), up(m.y), m.label) for each in series for m in each.marks]
+    taken = [(x - 7, x + 7, y + 4) for x, y, _ in marks]
+    for x, y, labels in _places(marks):
+        width = _CHARACTER * max(map(len, labels))
+        right = x + 9 + width < across.end + _RIGHT
         row = y + 4
-        while any(abs(row - r) < 14 and left < e and start < left + width for start, e, r in taken):
-            row += 3
-        taken.append((left, left + width, row))
-        yield _words(left, row, label)
+        for label in labels:
+            left = x + 9 if right else x - 9 - _CHARACTER * len(label)
+            end = left + _CHARACTER * len(label)
+            while any(abs(row - r) < 13 and left < e and b < end for b, e, r in taken):
+                row += 3
+            taken.append((left, end, row))
+            yield _words(x + 9 if right else x - 9, row, label, "start" if right else "end")
+
+
+def _places(marks: Sequence[tuple[float, float, str]]) -> Iterator[tuple[float, float, list[str]]]:
+    """Yield the labels that stand at one place, places from above."""
+    found: dict[tuple[int, int], tuple[float, float, list[str]]] = {}
+    for x, y, label in sorted((m for m in marks if m[2]), key=lambda m: (m[1], m[0])):
+        place = (round(x / 14), round(y / 14))
+        found.setdefault(place, (x, y, []))[2].append(label)
+    yield from found.values()
 
 
 def _legend(series: Sequence[Series]) -> Iterator[str]:
     at = float(_LEFT)
     for number, each in enumerate(series):
-        colour = number % 6
+        colour = each.shade(number)
         yield _dot(at + 5, 12, colour, each.hollow, each.name)
         yield _words(at + 15, 16, each.name)
         at += 30 + _CHARACTER * len(each.name)
