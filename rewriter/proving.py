@@ -7,7 +7,7 @@ from rewriter.model import State
 from rewriter.session import Session
 from rewriter.states import Standing, Survey
 from rewriter.targets.home import home_of
-from rewriter.witness import doubts, take
+from rewriter.witness import doubts, named, take
 
 
 def proof_of(session: Session, survey: Survey, standing: Standing) -> str:
@@ -46,7 +46,7 @@ def _by_pin(session: Session, name: str) -> str:
         if pin is None or raw is None or pin.patched != sha256(raw):
             return ""
         releases |= dict.fromkeys(pin.releases)
-    return f"the pin of sglang {', '.join(releases)}, patched"
+    return f"the pin of sglang {named(list(releases), session.target.version)}, patched"
 
 
 def _as_shipped(session: Session, standing: Standing) -> str:

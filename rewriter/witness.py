@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter.targets.home import Home, home_of
@@ -64,7 +64,7 @@ def take(target: Target, path: str, raw: bytes, codemods: Iterable[str]) -> Witn
                 return found
     elif target.version is not None and target.kind in ("release", "wheel"):
         return Witness("release", f"sglang {target.version}", hashlib.sha256(raw).hexdigest())
-    return by_pin(path, raw, codemods)
+    return by_pin(path, raw, codemods, target.version)
 
 
 def by_record(home: Home, path: str) -> Witness | None:
@@ -94,7 +94,9 @@ def by_head(home: Home, path: str) -> Witness | None:
     return None if found is None else Witness("HEAD", *found)
 
 
-def by_pin(path: str, raw: bytes, codemods: Iterable[str]) -> Witness | None:
+def by_pin(
+    path: str, raw: bytes, codemods: Iterable[str], version: str | None = None
+) -> Witness | None:
     """Return the shipped pin whose source these bytes are."""
     from rewriter import pins
 
@@ -102,8 +104,15 @@ def by_pin(path: str, raw: bytes, codemods: Iterable[str]) -> Witness | None:
     for name in codemods:
         pin = pins.lookup(name, path, raw)
         if pin is not None and pin.source == digest:
-            return Witness("pin", f"sglang {', '.join(pin.releases)}", digest)
+            return Witness("pin", f"sglang {named(pin.releases, version)}", digest)
     return None
+
+
+def named(releases: Sequence[str], version: str | None) -> str:
+    """Return the releases of a pin in a few words: the one at hand, where it is among them."""
+    if version in releases:
+        return str(version)
+    return releases[0] if len(releases) == 1 else f"{releases[0]} to {releases[-1]}"
 
 
 def unproven(raw: bytes) -> Witness:
