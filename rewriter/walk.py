@@ -16,7 +16,7 @@ from rewriter import __version__, verdicts
 from rewriter.codemod import Codemod
 from rewriter.errors import TargetError
 from rewriter.targets import history as history_module
-from rewriter.targets.commits import NO_TREE, Commit, Span, Tree
+from rewriter.targets.commits import NO_TREE, PREFIXES, Commit, Span, Tree
 from rewriter.targets.disk import PACKAGE
 from rewriter.targets.history import History
 from rewriter.targets.version import VERSION_FILES, source_version
@@ -85,16 +85,15 @@ def tags(history: History, span: Span, codemods: Sequence[Codemod]) -> list[Poin
 
 
 def _commits(history: History, span: Span, paths: list[str]) -> list[Point]:
-    touching = history.touching(span, paths)
     ends = history.commits([span.tip] if span.base is None else [span.tip, span.base])
-    wanted = [*ends, *(each for c in touching for each in (c.id, *c.parents))]
-    trees = history.trees(wanted, paths)
+    trees = history.trees(ends, paths)
     if span.tip not in trees:
         raise TargetError(
             f"{span.name} ({span.tip[:10]}) of {history.repository}: expected "
             f"python/{PACKAGE}/__init__.py or {PACKAGE}/__init__.py in its tree, found neither; "
             f"is it a repository of {PACKAGE}?"
         )
+    touching, trees = _touching(history, span, paths, trees)
     points: list[Point] = []
     if span.base is not None and touching:
         points.append(_point(span.base_name, "base", ends[span.base], trees))
@@ -110,6 +109,23 @@ def _commits(history: History, span: Span, paths: list[str]) -> list[Point]:
     if touching and touching[-1].id == span.tip:
         return [*points[:-1], points[-1]._replace(label=span.name)]
     return [*points, _point(span.name, "tip", ends[span.tip], trees)._replace(moved=moved)]
+
+
+def _touching(
+    history: History, span: Span, paths: list[str], trees: dict[str, Tree]
+) -> tuple[list[Commit], dict[str, Tree]]:
+    """Return the commits that change a file, and the trees of these and of their parents.
+
+    Looked for where the package is at the tip; in both places only if it ever was elsewhere.
+    """
+    prefix = trees[span.tip].prefix
+    for prefixes in ((prefix,), PREFIXES):
+        touching = history.touching(span, paths, prefixes)
+        wanted = [each for c in touching for each in (c.id, *c.parents) if each not in trees]
+        found = trees | history.trees(wanted, paths)
+        if all(tree.prefix == prefix for tree in found.values()):
+            break
+    return touching, found
 
 
 def _point(label: str, kind: str, commit: Commit, trees: dict[str, Tree]) -> Point:

@@ -40,7 +40,7 @@ def test_names_the_commit(story: Repository, capsys: pytest.CaptureFixture[str])
     assert code == 0
     assert told.startswith(
         f"{CODEMOD} no longer applies after {commit[:10]}: ready → drifted\n"
-        f"commit {commit}\ndate   2025-01-08T00:00:00+00:00\n       5: drifted\n"
+        f"commit {commit}\ndate   2025-01-08T00:00:00+00:00\ntitle  5: drifted\n"
     )
     line = source("drifted").decode().splitlines().index(f"        {READS}") + 1
     assert f"  nearest: line {line}: {READS}\n" in told

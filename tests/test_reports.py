@@ -338,6 +338,12 @@ def test_text(matrix: Matrix) -> None:
     assert len(verbose) == len(lines) + len(matrix.rows)
 
 
+def test_text_obeys_nothing(hostile: Matrix) -> None:
+    for line in text.lines(hostile._replace(location=""), colour=False, verbose=True):
+        if "since" in line or "nearest" in line:
+            assert line.isprintable()
+
+
 def test_text_of_one_revision() -> None:
     assert list(text.lines(empty(), colour=False))[-1] == "fine at 1 revision"
 

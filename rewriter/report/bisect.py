@@ -7,7 +7,7 @@ from typing import Any
 
 from rewriter.bisect import APPLIES, Finding, Turn
 from rewriter.model import State
-from rewriter.report.matrix import commit_json, count
+from rewriter.report.matrix import commit_json, count, plain
 from rewriter.report.text import cut, paint
 from rewriter.rows import Row
 
@@ -47,12 +47,12 @@ def _culprit(turn: Turn, *, colour: bool) -> Iterator[str]:
     if row.commit is not None:
         yield paint(f"commit {row.commit.id}", "33", colour=colour)
         yield f"date   {row.commit.date}"
-        yield f"       {row.commit.subject}"
+        yield f"title  {plain(row.commit.subject)}"
     if row.reason:
         yield f"  why: {row.reason}"
     nearest = row.verdict.nearest if row.verdict else None
     if nearest is not None:
-        yield cut(f"  nearest: line {nearest.line}: {nearest.text}", 80)
+        yield cut(f"  nearest: line {nearest.line}: {plain(nearest.text)}", 80)
         if nearest.differs:
             yield f"           {nearest.differs}"
 
@@ -68,7 +68,7 @@ def _short(row: Row) -> str:
 def _commit(row: Row) -> str:
     if row.commit is None:
         return row.label
-    return f"{row.commit.short} {row.commit.date[:10]} {row.commit.subject}"
+    return f"{row.commit.short} {row.commit.date[:10]} {plain(row.commit.subject)}"
 
 
 def as_json(finding: Finding, diff: str) -> dict[str, Any]:

@@ -62,16 +62,16 @@ def _episode(episode: Episode, *, colour: bool, verbose: bool) -> Iterator[str]:
     indent = " " * _BODY
     if verbose:
         for each in episode.rows:
-            subject = f"  {each.commit.subject}" if each.commit else ""
+            subject = f"  {plain(each.commit.subject)}" if each.commit else ""
             yield cut(f"{indent}{_name(each)}{subject}", _WIDTH)
     since = episode.first.since
     if since is not None and since[1] is not None:
-        yield cut(f"{indent}since {origin(since)} {since[1].subject}", _WIDTH)
+        yield cut(f"{indent}since {origin(since)} {plain(since[1].subject)}", _WIDTH)
     if row.reason and (not row.fine or row.state is State.UPSTREAM):
         yield f"{indent}why: {row.reason}"
     nearest = row.verdict.nearest if row.verdict else None
     if nearest is not None:
-        yield cut(f"{indent}nearest: line {nearest.line}: {nearest.text}", _WIDTH)
+        yield cut(f"{indent}nearest: line {nearest.line}: {plain(nearest.text)}", _WIDTH)
         if nearest.differs:
             yield f"{indent}         {nearest.differs}"
 
@@ -94,6 +94,11 @@ def origin(since: Origin) -> str:
     if commit is None:
         return label
     return f"{commit.short} {commit.date[:10]}"
+
+
+def plain(text: str) -> str:
+    """Return text without what a terminal would obey; anybody can write a commit's subject."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def sentence(row: Row) -> str:

@@ -71,7 +71,9 @@ class History:
         base_id, base_name = (ids[1], ends[1]) if dots else (None, "")
         return Span(ids[0], ends[0], base_id, base_name, after, frozenset(cut))
 
-    def touching(self, span: Span, paths: Iterable[str]) -> list[Commit]:
+    def touching(
+        self, span: Span, paths: Iterable[str], prefixes: Iterable[str] = PREFIXES
+    ) -> list[Commit]:
         """Return the commits of a range that change one of some files, ancestors first.
 
         As ``git log`` tells a file's history: of a merge that took one side's file as it was,
@@ -80,11 +82,12 @@ class History:
         Args:
             span: the range.
             paths: relative to the package's parent, with forward slashes.
+            prefixes: where to look for the package; each makes git compare more trees.
 
         Raises:
             TargetError: objects are missing, or the range has no commits at all.
         """
-        wanted = [prefix + path for path in paths for prefix in PREFIXES]
+        wanted = [prefix + path for prefix in prefixes for path in paths]
         found = self._log("--topo-order", "--reverse", *span.limits, "--", *wanted)
         if not found and not self._git.run("rev-list", "-1", *span.limits):
             raise self._empty(span)
