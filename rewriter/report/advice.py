@@ -143,7 +143,7 @@ def _section(
         yield from more
         told = details(option) if fate is Fate.ADVISED or all_formulas else (option.why,)
         for words in told:
-            yield from paragraph(words, " " * 28)
+            yield from paragraph(words, " " * 8)
 
 
 def details(option: Option) -> tuple[str, ...]:
