@@ -35,6 +35,7 @@ class Judge:
 
     Attributes:
         codemods: the codemods.
+        force_version: whether to judge by structure whatever the version.
         seen: what was asked about, by key.
         sources: how many distinct sets of files that were.
         judged: how many of them were not in the cache.
@@ -45,7 +46,7 @@ class Judge:
         self.seen: dict[str, Verdict | SourceError] = {}
         self.sources = 0
         self.judged = 0
-        self._force = force_version
+        self.force_version = force_version
         self._digests = {codemod.name: catalog.digest(codemod.name) for codemod in codemods}
 
     def known(self, codemod: Codemod, files: Files) -> bool:
@@ -75,7 +76,7 @@ class Judge:
     def verdict(self, codemod: Codemod, files: Files, read: Read, version: str | None) -> Verdict:
         """Judge by structure, then by the supported range where the version is known."""
         found = self.structure(codemod, files, read)
-        if version is None or self._force or found.state not in (State.READY, State.DRIFTED):
+        if version is None or self.force_version or found.state not in (State.READY, State.DRIFTED):
             return found
         from rewriter.judge import out_of_range
 
@@ -207,36 +208,51 @@ def in_line(rows: Iterable[Row]) -> Iterator[Row]:
         previous = row
 
 
-def of_targets(judge: Judge, targets: Iterable[tuple[str, Callable[[], Target]]]) -> list[Row]:
-    """Judge every codemod in targets that follow each other, such as releases.
+def of_releases(judge: Judge, releases: Iterable[tuple[str, Callable[[], Target]]]) -> list[Row]:
+    """Judge every codemod in releases, oldest first.
 
     Args:
         judge: the codemods.
-        targets: label, and a function that opens the target. One that cannot be read is an error
-            of its row.
+        releases: each by version, with a function that opens it. One that cannot be read is an
+            error of its row.
     """
     rows: dict[str, list[Row]] = {codemod.name: [] for codemod in judge.codemods}
-    for label, opened in targets:
-        for row in _of_target(judge, label, opened):
+    for version, opened in releases:
+        for row in _of_release(judge, version, opened):
             rows[row.codemod].append(row)
     return [row for each in rows.values() for row in in_line(each)]
 
 
-def _of_target(judge: Judge, label: str, opened: Callable[[], Target]) -> Iterator[Row]:
+def _of_release(judge: Judge, version: str, opened: Callable[[], Target]) -> Iterator[Row]:
+    rows = [Row(each.name, "releases", version, "release") for each in judge.codemods]
     try:
         target = opened()
         raws = {path: target.read(path) for path in paths_of(judge.codemods)}
     except TargetError as error:
-        for codemod in judge.codemods:
-            yield Row(codemod.name, "releases", label, "release", error=str(error))
+        yield from (row._replace(error=str(error)) for row in rows)
         return
     blobs = {path: blob_id(raw) for path, raw in raws.items() if raw is not None}
     contents = {blobs[path]: raw for path, raw in raws.items() if raw is not None}
-    prefix = _prefix(target)
-    series = "releases" if target.kind == "release" else "trees"
-    for codemod in judge.codemods:
-        row = Row(codemod.name, series, label, target.kind, None, target.version, prefix=prefix)
+    for codemod, row in zip(judge.codemods, rows, strict=True):
+        row = row._replace(version=target.version, prefix=target.diff_prefix)
         yield _judged(row, judge, codemod, blobs, contents.__getitem__)
+
+
+def of_tree(judge: Judge, target: Target, label: str) -> list[Row]:
+    """Judge every codemod in a working tree, its record of what was applied included."""
+    from rewriter.session import Session
+
+    rows: list[Row] = []
+    for codemod in judge.codemods:
+        row = Row(codemod.name, "trees", label, target.kind, None, target.version)
+        row = row._replace(prefix=_prefix(target))
+        try:
+            session = Session(target, [codemod], judge.force_version)
+            row = row._replace(verdict=session.survey.standing(codemod.name).verdict)
+        except SourceError as error:
+            row = row._replace(error=str(error))
+        rows.append(row)
+    return rows
 
 
 def _prefix(target: Target) -> str:

@@ -12,7 +12,8 @@ from fake_sglang import FILES, installed_files
 from matrix_history import CODEMOD, COMPANION, FILE, Repository, repository, source, storied
 
 from rewriter import catalog, walk
-from rewriter.matrix import Judge, blob_id, of_history, of_targets
+from rewriter.codemod import import_line
+from rewriter.matrix import Judge, blob_id, of_history, of_releases, of_tree
 from rewriter.model import State
 from rewriter.rows import Matrix, Row
 from rewriter.targets import resolve
@@ -311,7 +312,7 @@ def cached_release(fake_wheel: Callable[..., Path]) -> Callable[[str, Mapping[st
 
 
 def targets(*versions: str) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Give releases as ``of_targets`` wants them."""
+    """Give releases as ``of_releases`` wants them."""
     for version in versions:
         yield version, lambda version=version: resolve(release=version)  # type: ignore[misc]
 
@@ -322,7 +323,7 @@ def test_releases(cached_release: Callable[..., None]) -> None:
     cached_release("0.5.2", {FILE: source("broken")})
     cached_release("0.6.1", {FILE: source()})
     judge = Judge([catalog.load(CODEMOD)])
-    rows = of_targets(judge, targets("0.4.4", "0.5.1", "0.5.2", "0.6.1"))  # type: ignore[arg-type]
+    rows = of_releases(judge, targets("0.4.4", "0.5.1", "0.5.2", "0.6.1"))  # type: ignore[arg-type]
     assert words(rows) == ["upstream", "ready", "error", "unsupported"]
     assert [row.series for row in rows] == ["releases"] * 4
     assert rows[1].since == ("0.5.1", None)
@@ -339,7 +340,7 @@ def test_a_release_that_cannot_be_had_is_an_error_of_its_row(
     def gone() -> object:
         return resolve(wheel=place / "sglang-0.5.0-py3-none-any.whl")
 
-    rows = of_targets(judge, [("0.5.0", gone), *targets("0.5.1")])  # type: ignore[list-item]
+    rows = of_releases(judge, [("0.5.0", gone), *targets("0.5.1")])  # type: ignore[list-item]
     assert words(rows) == ["error", "ready"]
     assert "cannot be read" in rows[0].reason
     assert matrix(rows).exit_code == 1
@@ -353,16 +354,46 @@ def test_a_release_and_the_commit_behind_it_are_judged_once(
     judge = Judge([catalog.load(CODEMOD)])
     of_history(judge, history, walk.commits(history, history.span("c4"), judge.codemods))
     before = judge.judged
-    assert words(of_targets(judge, targets("0.5.1"))) == ["ready"]  # type: ignore[arg-type]
+    assert words(of_releases(judge, targets("0.5.1"))) == ["ready"]  # type: ignore[arg-type]
     assert judge.judged == before == 5
 
 
 def test_a_working_tree(story: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(story.path.parent)
     target = resolve(checkout=story.path)
-    rows = of_targets(Judge([catalog.load(CODEMOD)]), [("here", lambda: target)])
+    rows = of_tree(Judge([catalog.load(CODEMOD)]), target, "here")
     assert [(row.series, row.word) for row in rows] == [("trees", "ready")]
     assert rows[0].file == f"repo/python/{FILE}", "a path that can be opened from here"
+
+
+@pytest.mark.parametrize(("branch", "word"), [("c6", "drifted"), ("c8", "error")])
+def test_a_working_tree_that_is_not_fine(
+    branch: str, word: str, story: Repository, tmp_path: Path
+) -> None:
+    story.git("clone", "-q", "--branch", branch, str(story.path), str(tmp_path / "tree"))
+    target = resolve(checkout=tmp_path / "tree")
+    [row] = of_tree(Judge([catalog.load(CODEMOD)]), target, "tree")
+    assert (row.word, row.fine) == (word, False)
+
+
+def test_several_codemods(story: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = catalog.load(CODEMOD)
+    other = type(one)()
+    other.name, other.target, other.companions = "other", "sglang/other.py", ()
+    other.sites = (import_line("import os"),)
+    digest = catalog.digest
+    monkeypatch.setattr(catalog, "digest", lambda name: digest(CODEMOD) + name)
+    history = History(story.path)
+    judge = Judge([one, other])
+    points = walk.commits(history, history.span("c7..main"), judge.codemods)
+    rows = of_history(judge, history, points)
+    assert [(row.codemod, row.word) for row in rows] == [
+        (CODEMOD, "ready"), (CODEMOD, "error"), (CODEMOD, "ready"), (CODEMOD, "ready"),
+        ("other", "absent"), ("other", "absent"), ("other", "absent"), ("other", "drifted"),
+    ]  # fmt: skip
+    assert rows[-1].since is not None
+    assert rows[-1].since[0] == "main"
+    assert [e.first.codemod for e in matrix(rows).episodes()].count("other") == 2
 
 
 def test_blob_ids_are_those_of_git(story: Repository) -> None:

@@ -15,7 +15,7 @@ import pytest
 from matrix_history import CODEMOD, FILE, source
 
 from rewriter import catalog, walk
-from rewriter.matrix import Judge, of_history, of_targets
+from rewriter.matrix import Judge, of_history, of_releases
 from rewriter.model import State, Verdict
 from rewriter.targets.history import History
 from rewriter.targets.release import Release
@@ -185,7 +185,7 @@ def test_releases_at_hand(release: Callable[[str], Release], wheel_cache_of_test
 def assert_release(target: Release, version: str) -> None:
     """Compare a release's row with the table and with the reader."""
     judge = Judge([catalog.load(CODEMOD)])
-    [row] = of_targets(judge, [(version, lambda: target)])
+    [row] = of_releases(judge, [(version, lambda: target)])
     assert row.verdict is not None
     assert row.state is RELEASES[version], version
     raw = target.read(FILE)

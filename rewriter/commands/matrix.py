@@ -118,7 +118,7 @@ def _history(
 
 
 def _releases(judge: Judge, wanted: str, quiet: bool) -> list[Row]:
-    from rewriter.matrix import of_targets
+    from rewriter.matrix import of_releases
     from rewriter.report.progress import fetching
 
     progress = None if quiet else fetching()
@@ -126,7 +126,7 @@ def _releases(judge: Judge, wanted: str, quiet: bool) -> list[Row]:
     opened: Sequence[tuple[str, Callable[[], Target]]] = [
         (version, _opener(version, progress)) for version in versions
     ]
-    return of_targets(judge, opened)
+    return of_releases(judge, opened)
 
 
 def _opener(version: str, progress: Any) -> Callable[[], Target]:
@@ -158,11 +158,10 @@ def matching(wanted: str) -> list[str]:
 
 
 def _tree(judge: Judge, checkout: Path) -> list[Row]:
-    from rewriter.matrix import of_targets
+    from rewriter.matrix import of_tree
     from rewriter.targets import resolve
 
-    target = resolve(checkout=checkout)
-    return of_targets(judge, [(str(checkout), lambda: target)])
+    return of_tree(judge, resolve(checkout=checkout), str(checkout))
 
 
 def _tell(matrix: Matrix, written: list[str], as_json: bool, markdown: bool, verbose: bool) -> None:
