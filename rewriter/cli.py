@@ -68,7 +68,8 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(arguments: list[str]) -> None:
     verb = _verb(arguments)
     try:
-        code = build((verb,) if verb in COMMANDS else COMMANDS)(arguments, standalone_mode=False)
+        app = build((verb,) if verb in COMMANDS else COMMANDS)
+        code = app(arguments, prog_name="rewriter", standalone_mode=False)
     except RewriterError as error:
         sys.exit(_fail(error, arguments))
     except typer.Abort:

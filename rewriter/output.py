@@ -38,24 +38,27 @@ def write(
     Raises:
         RefusedError: the directory holds something that is not ours.
     """
-    _claim(directory)
     contents = {c.path: c.after for c in changes if c.after is not None}
     if full:
         for path in target.files():
             contents.setdefault(path, target.read(path) or b"")
-    for path, raw in contents.items():
-        place = directory / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(raw)
     record = manifest.Manifest(
         manifest.TOOL,
         target.version,
         tuple(_held(catalog.load(v.codemod), changes) for v in verdicts),
         {change.path: _entry(target, change, verdicts) for change in changes},
     )
-    place = directory / MANIFEST
-    place.parent.mkdir(exist_ok=True)
-    place.write_bytes(record.dump())
+    _claim(directory)
+    try:
+        for path, raw in (*contents.items(), (MANIFEST, record.dump())):
+            place = directory / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(raw)
+    except OSError as error:
+        raise RefusedError(
+            f"{directory}: {place.name} cannot be written: {error.strerror or error}; what is "
+            "there is not whole, remove it"
+        ) from error
     return sorted(contents)
 
 

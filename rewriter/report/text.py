@@ -119,11 +119,10 @@ def diff_lines(diff: str, *, colour: bool) -> str:
     """Return a unified diff, coloured for a terminal."""
     if not colour:
         return diff
-    return "".join(_diff_line(line) for line in diff.splitlines(keepends=True))
+    return "\n".join(_diff_line(line) for line in diff.split("\n"))
 
 
 def _diff_line(line: str) -> str:
-    body = line.rstrip("\n")
     for head, code in (
         ("+++", "1"),
         ("---", "1"),
@@ -133,5 +132,5 @@ def _diff_line(line: str) -> str:
         ("-", "31"),
     ):
         if line.startswith(head):
-            return f"\033[{code}m{body}\033[0m{line[len(body) :]}"
+            return paint(line, code, colour=True)
     return line
