@@ -107,7 +107,7 @@ class Manifest(NamedTuple):
         }
         if self.record is not None:
             value["record"] = {"sha256": sha256(self.record), "packed": _pack(self.record)}
-        return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+        return (json.dumps(value, indent=1) + "\n").encode()
 
 
 TOOL = f"rewriter {__version__}"

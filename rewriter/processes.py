@@ -21,8 +21,8 @@ PROC = Path("/proc")
 def older_than(root: Path, changed: Iterable[str]) -> list[Running]:
     """Return processes of this sglang that started before one of its files was changed.
 
-    A process counts if sglang is on its command line and the package's parent, or the
-    environment around it, is on the command line or among the files that it maps. That is a
+    A process counts if it is a Python with sglang on its command line, and the package's parent,
+    or the environment around it, is on the command line or among the files that it maps. That is a
     guess by design: an imported module leaves no trace that could be read from outside. What
     cannot be read, such as other users' processes, is left out.
 
@@ -61,7 +61,8 @@ def _running(entry: Path, places: set[str], since_boot: float) -> Running | None
     try:
         words = (entry / "cmdline").read_bytes().split(b"\0")
         command = os.fsdecode(b" ".join(words)).strip()
-        if "sglang" not in command or "rewriter" in command.split(" ", 3)[0:2]:
+        program = os.fspath((entry / "exe").readlink()).rpartition("/")[2]
+        if "sglang" not in command or not program.startswith("python"):
             return None
         fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
         if int(fields[19]) / os.sysconf("SC_CLK_TCK") >= since_boot:

@@ -86,12 +86,13 @@ def test_json(site_packages: Path) -> None:
     told = done.json
     assert (told["command"], told["exit"], done.code) == ("apply", 0, 0)
     assert told["results"][0]["state"] == "applied"
-    assert told["written"] == [TOOLS, MIXER, "RECORD", "REWRITER.json"]
+    record, manifest = f"{DIST_INFO}/RECORD", f"{DIST_INFO}/REWRITER.json"
+    assert told["written"] == [TOOLS, MIXER, record, manifest]
     assert told["proofs"][0]["holds"] is True
     assert told["proofs"][0]["witness"]["kind"] == "RECORD"
     planned = rewriter("revert", "alpha", "--site-packages", site_packages, "--json", "--dry-run")
     assert planned.json["written"] == []
-    assert planned.json["planned"] == ["REWRITER.json", "RECORD", MIXER, TOOLS]
+    assert planned.json["planned"] == [manifest, record, MIXER, TOOLS]
 
 
 def test_all_or_none(site_packages: Path) -> None:

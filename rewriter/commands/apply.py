@@ -75,10 +75,10 @@ def _print_json(
     session: Session, done: Installed, recovered: str, dry_run: bool, code: int
 ) -> None:
     from rewriter.report.jsons import document
-    from rewriter.report.writing import proofs_json
+    from rewriter.report.writing import proofs_json, shown_paths
 
     transition = done.transition
-    paths = [w.path for w in transition.writes] if transition is not None else []
+    paths = shown_paths(transition, session.target) if transition is not None else []
     typer.echo(
         document(
             "apply", session.described(), _verdicts(done), exit_code=code,

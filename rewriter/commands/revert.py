@@ -70,12 +70,13 @@ def _lines(session: Session, done: Removed, dry_run: bool) -> Iterable[str]:
 
 def _print_json(session: Session, done: Removed, recovered: str, dry_run: bool, code: int) -> None:
     from rewriter.report.jsons import document
-    from rewriter.report.writing import proofs_json
+    from rewriter.report.writing import proofs_json, shown_paths
 
     found = done.verdicts
     if done.survey is not None:
         found = tuple(standing.verdict for standing in done.survey.standings)
-    paths = [w.path for w in done.transition.writes] if done.transition is not None else []
+    planned = done.transition
+    paths = shown_paths(planned, session.target) if planned is not None else []
     typer.echo(
         document(
             "revert", session.described(), found, exit_code=code,

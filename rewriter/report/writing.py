@@ -22,9 +22,17 @@ def written_lines(
     sizes = {c.path: (c.before, c.after) for c in transition.changes}
     for write in transition.writes:
         before, after = sizes.get(write.path, (write.before, write.after))
-        shown = f"{home.shown}/{write.path}" if home and write.at == "home" else write.path
         what = _what(write, home, before, after)
-        yield f"{_verb(write, dry_run)} {shown} ({what})"
+        yield f"{_verb(write, dry_run)} {_shown(write, home)} ({what})"
+
+
+def shown_paths(transition: Transition, target: Target) -> list[str]:
+    """Return the paths of all writes, as ``written_lines`` shows them."""
+    return [_shown(write, home_of(target)) for write in transition.writes]
+
+
+def _shown(write: Write, home: Home | None) -> str:
+    return f"{home.shown}/{write.path}" if home and write.at == "home" else write.path
 
 
 def _verb(write: Write, dry_run: bool) -> str:

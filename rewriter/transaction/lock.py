@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from rewriter.errors import RefusedError
 from rewriter.targets.disk import PACKAGE
@@ -63,6 +66,25 @@ def exclusive(home: Home) -> Iterator[None]:
             f"{error}; nothing was written. Set {VARIABLE} to a directory that can be written"
         ) from error
     try:
-        yield
+        with _ends_by_exceptions():
+            yield
     finally:
         lock.release()
+
+
+@contextmanager
+def _ends_by_exceptions() -> Iterator[None]:
+    """Let a polite request to end undo what was begun; only the main thread can arrange that."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

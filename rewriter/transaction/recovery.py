@@ -25,12 +25,13 @@ def recover(home: Home) -> str:
         Interrupted: it could neither be finished nor undone.
         TargetError: its journal cannot be read.
     """
-    found = journal.read(home)
-    if found is None:
+    descriptor = _claim(home)
+    if descriptor is None:
         _sweep(home)
         return ""
-    descriptor = _claim(home)
     try:
+        found = journal.read(home)
+        assert found is not None, "it is locked, and only its owner removes it"
         with Ground(home) as ground:
             told = settle(ground, found)
     finally:
@@ -38,15 +39,27 @@ def recover(home: Home) -> str:
     return f"an interrupted {found.command} ({found.process}): {told}"
 
 
-def _claim(home: Home) -> int:
-    """Lock the journal, and so take the dead run's place; return the open file."""
-    descriptor = os.open(home.journal_path, os.O_RDONLY)
-    if journal.hold(descriptor):
-        return descriptor
-    os.close(descriptor)
-    raise RefusedError(
-        f"{home.journal_path}: another run is at work on this package; wait until it is done"
-    )
+def _claim(home: Home) -> int | None:
+    """Lock the journal, and so take the dead run's place; return the open file.
+
+    None where there is no journal, or its run has just come to its end.
+    """
+    try:
+        descriptor = os.open(home.journal_path, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RefusedError(f"{home.journal_path}: cannot be read: {reason}") from error
+    if not journal.hold(descriptor):
+        os.close(descriptor)
+        raise RefusedError(
+            f"{home.journal_path}: another run is at work on this package; wait until it is done"
+        )
+    if os.fstat(descriptor).st_nlink == 0:  # removed between opening and locking
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def settle(ground: Ground, found: Journal) -> str:

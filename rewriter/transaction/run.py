@@ -247,7 +247,7 @@ def _give_name(folder: Folder, temporary: str, name: str) -> None:
         folder.link(temporary, name)
     except FileExistsError:
         raise
-    except OSError:
+    except (OSError, NotImplementedError):
         if folder.status(name) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
         folder.rename(temporary, name)
@@ -260,7 +260,7 @@ def _second_name(folder: Folder, name: str, old: str) -> None:
         return
     except FileExistsError:
         raise
-    except OSError:
+    except (OSError, NotImplementedError):
         content = folder.look(name)
     if isinstance(content, Link):
         folder.symlink(content.text, old)
