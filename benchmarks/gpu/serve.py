@@ -2,9 +2,8 @@
 
     python benchmarks/gpu/serve.py --patched DIR --out DIR [--layers 78] [--prompts 15 8000]
 
-DIR is what ``rewriter apply --output DIR --full`` wrote for the installed sglang. The servers
-start together and are asked one after the other; weights are dummies (the time does not depend on
-them). Prints a table and writes ``serve.json``.
+DIR is what ``rewriter apply --output DIR --full`` wrote for the installed sglang. Weights are
+dummies: the time does not depend on them. Prints a table and writes ``serve.json``.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ def main() -> None:
     running: list[Running] = []
     rows: list[dict[str, object]] = []
     try:
-        running += [start(servings[kind], asked.out / "logs") for kind in asked.kinds]
-        for server in running:
-            print(f"{server.serving.name}: ready in {wait(server, 420):.0f} s", flush=True)
+        for kind in asked.kinds:  # one after the other: a server sizes its pool by free memory
+            running.append(start(servings[kind], asked.out / "logs"))
+            print(f"{kind}: ready in {wait(running[-1], 420):.0f} s", flush=True)
         for server in running:
             rows.append(measure(server, asked))
     finally:

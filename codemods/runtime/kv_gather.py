@@ -341,7 +341,7 @@ if triton is not None:
         WIDTH: tl.constexpr, VEC: tl.constexpr, CHUNKS: tl.constexpr,  # noqa: N803
         FORMAT: tl.constexpr, SCATTER: tl.constexpr, PDL: tl.constexpr,  # noqa: N803
     ):  # fmt: skip
-        """Convert rows in chunks of VEC elements, 16 a thread: 16 bytes in, 32 bytes out.
+        """Convert rows in chunks of VEC elements, one a thread: 16 bytes in, 32 bytes out.
 
         Row numbers are loaded beside the count, not behind it, and one turn ahead: at small
         counts the kernel's time is the latency of dependent loads. Chunks are counted in 32 bits:
@@ -374,11 +374,7 @@ if triton is not None:
                 target = row.to(tl.int64) * WIDTH + column
             else:
                 target = place.to(tl.int64) * WIDTH + column
-            # The pool's rows are read once a step: the cache is for the converted ones, which the
-            # attention reads next.
-            byte = tl.load(
-                pool + source[:, None] + lane, mask=live, other=0, eviction_policy="evict_first"
-            )
+            byte = tl.load(pool + source[:, None] + lane, mask=live, other=0)
             value = _to_float(byte, FORMAT).to(out.dtype.element_ty)
             tl.store(out + target[:, None] + lane, value, mask=live)
             chunk = ahead
@@ -419,8 +415,9 @@ if triton is not None:
             tl.extra.cuda.gdc_launch_dependents()  # the write may be set up now; it waits too
 
 
-# Measured on one H200, the best of some 60 shapes at 200 to 8,000 rows inside a CUDA graph.
-_VEC, _CHUNKS, _WARPS, _PROGRAMS_PER_SM = 64, 64, 8, 8
+# Measured on one H200: of some 60 shapes the best or near it at 200 to 262,144 rows, alone and
+# inside a CUDA graph (docs/performance.md).
+_VEC, _CHUNKS, _WARPS, _PROGRAMS_PER_SM = 16, 256, 8, 8
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -163,6 +164,12 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free port that leaves room above: sglang takes others 10,000 and more further up."""
+    for port in random.Random().sample(range(20_000, 40_000), 50):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise TargetError("no free port between 20,000 and 40,000")

@@ -93,8 +93,8 @@ def run(
 ) -> Report:
     """Serve the model unpatched, then patched, in every mode, and compare.
 
-    The servers of one kind start together (starting is the host's work) and are asked one after
-    the other, so that nothing runs beside what is timed.
+    The servers of one kind live together, but start and are asked one after the other: a server
+    sizes its pool by the memory that is free, and nothing shall run beside what is timed.
 
     Args:
         patched: a directory with the patched package, for PYTHONPATH.
@@ -131,8 +131,10 @@ def _observe(
     found: dict[str, Observed] = {}
     try:
         say(f"starting {len(servings)} {kind} server(s): {', '.join(s.name for s in servings)}")
-        running += [start(s, work / "logs" / kind, python) for s in servings]
-        ready = [wait(server, READY_S) for server in running]
+        ready: list[float] = []
+        for serving in servings:
+            running.append(start(serving, work / "logs" / kind, python))
+            ready.append(wait(running[-1], READY_S))
         for server, ready_s in zip(running, ready, strict=True):
             say(f"asking {server.serving.name} ({kind})")
             found[server.serving.name] = observe(server, ready_s, work / "traces" / kind)
