@@ -131,7 +131,8 @@ def _recorded(found: Diagnosis) -> Iterator[str]:
     recorded = f"; recorded with {' and '.join(extras)}" if extras else ""
     yield from hanging("", f"{mode}{recorded}", indent=2)
     health = found.health
-    yield f"  {health.events:,} events, {found.kernels_read:,} kernels; {_damage(found)}"
+    counted = f"{health.events:,} events, {found.kernels_read:,} kernels; "
+    yield from hanging(counted, _damage(found), indent=2)
     known = found.known
     model = f"{known.model.name}, {known.model.layers} layers" if known.model else ""
     pool = f"pool of {known.pool:,} tokens" if known.pool else ""

@@ -131,7 +131,7 @@ def prediction_lines(prediction: Prediction) -> Iterator[str]:
 
 def _host(prediction: Prediction) -> str:
     if not prediction.host_counts:
-        return "not counted: recording stacks slows the host"
+        return "not counted: stacks slow the host"
     if prediction.host_bound:
         return "sets the pace, as profiled (--tpot MS)"
     return "to launch a step, as profiled"

@@ -20,7 +20,7 @@ from rewriter.probes.trace.geometry import ROW
 from rewriter.probes.trace.heads import Head
 from rewriter.probes.trace.host import host_step_us
 from rewriter.probes.trace.known import Known, server_beside
-from rewriter.probes.trace.labels import Label
+from rewriter.probes.trace.labels import Label, context_tokens, read_label
 from rewriter.probes.trace.placing import Step
 from rewriter.probes.trace.prediction import Prediction, gather_ms
 from rewriter.probes.trace.problems import TraceError
@@ -96,6 +96,8 @@ def _diagnosed(reading: Reading, rank: str, recording: Recording, asked: Asked) 
     period = _period_us(timeline, taken)
     peak = peak_bandwidth(reading.head.device.name) if reading.head.device else None
     prediction = None
+    if asked.context is None:
+        asked = replace(asked, context=_annotated_context(recording, steps.label))
     if cause is not None:
         host = host_step_us(timeline, taken)
         prediction = _predicted(cause, asked, reading.head, (period, gpu_us, host), steps.label)
@@ -205,6 +207,13 @@ def _predicted(
         host_counts=not head.with_stack,
         batch=label.batch or 1,
     )
+
+
+def _annotated_context(recording: Recording, label: Label) -> int | None:
+    """Return the tokens in the batch's contexts, where the annotations of the steps tell."""
+    names = [name for name in recording.steps.names if read_label(name) == label]
+    told = [tokens for name in names if (tokens := context_tokens(name)) is not None]
+    return round(median(told)) if told else None
 
 
 def _by_step(

@@ -27,7 +27,9 @@ def find_period(sequence: Sequence[int]) -> tuple[int, float] | None:
         for anchor in _ANCHORS
         if (distance := _distance(text, int(anchor * len(text)), size))
     }
-    scored = [(_repeats(text, period), period) for period in sorted(periods)]
+    scored = [
+        (max(_repeats(text, period), _follows(text, period)), period) for period in sorted(periods)
+    ]
     fitting = [(score, period) for score, period in scored if score >= _REPEATS]
     if not fitting:
         return None
@@ -40,13 +42,17 @@ def boundaries(sequence: Sequence[int], period: int) -> list[int]:
 
     A kernel more or less in one step then does not shift the steps after it.
     """
-    text = _as_text(sequence)
+    return _boundaries(_as_text(sequence), period)
+
+
+def _boundaries(text: str, period: int) -> list[int]:
     gram = text[: min(64, period)]
     found = [0]
     while True:
         expected = found[-1] + period
-        slack = max(period // 4, 1)
-        at = text.find(gram, expected - slack, expected + slack + len(gram))
+        slack = max(period // 50, 2)
+        first = max(expected - slack, found[-1] + 1)
+        at = text.find(gram, first, expected + slack + len(gram))
         if at < 0:
             break
         nearer = text.find(gram, expected, expected + len(gram))
@@ -71,3 +77,25 @@ def _repeats(text: str, period: int) -> float:
     """Return the part of the sequence that equals what stands one period later."""
     pairs = len(text) - period
     return sum(map(operator.eq, text[:pairs], text[period:])) / pairs if pairs > 0 else 0.0
+
+
+def _follows(text: str, period: int) -> float:
+    """Return the part of the sequence in which each period equals the next, found anew.
+
+    A kernel more in a step leaves what stands before and behind it equal.
+    """
+    starts = [*_boundaries(text, period), len(text)]
+    equal = 0.0
+    for first, second, third in zip(starts, starts[1:], starts[2:], strict=False):
+        one, two = text[first:second], text[second:third]
+        head = _common(one, two)
+        rest = _common(one[head:][::-1], two[head:][::-1])
+        equal += min(head + rest, len(two))
+    compared = len(text) - starts[1]
+    return equal / compared if len(starts) > 2 and compared > 0 else 0.0
+
+
+def _common(one: str, two: str) -> int:
+    """Return the length of the common beginning."""
+    pairs = enumerate(zip(one, two, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(two)))

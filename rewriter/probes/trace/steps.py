@@ -198,9 +198,11 @@ def _chosen(steps: Sequence[Step]) -> tuple[Label, list[Step], dict[Label, int]]
 
 
 def _without_ends(taken: Sequence[Step], *, ragged: bool) -> tuple[list[Step], list[str]]:
-    """Cut partial steps at both ends."""
-    whole = list(taken)
+    """Cut partial steps at both ends; ``ragged`` if the last one's end was not recorded."""
+    whole = [step for step in taken if step.kernels]
     dropped = []
+    if len(whole) < len(taken):
+        dropped.append(f"{len(taken) - len(whole)} steps without kernels in the trace")
     if ragged and len(whole) > 1:
         whole.pop()
         dropped.append("the last step: the trace ends in it")
