@@ -85,11 +85,13 @@ def test_warm_reads_no_blob_and_walks_no_history(
 
 def test_other_code_judges_anew(story: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     run(story.path)
-    monkeypatch.setattr(catalog, "digest", lambda name: f"another digest of {name}")
-    assert run(story.path)[1] == 10
-    monkeypatch.undo()
-    monkeypatch.setattr("rewriter.matrix.__version__", "0.0.0")
-    assert run(story.path)[1] == 10
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog, "digest", lambda name: f"another digest of {name}")
+        assert run(story.path)[1] == 10
+    with monkeypatch.context() as patched:
+        patched.setattr("rewriter.matrix.__version__", "0.0.0")
+        assert run(story.path)[1] == 10
+    assert run(story.path)[1] == 1
 
 
 def test_a_tag_that_moves_is_seen(tmp_path: Path) -> None:

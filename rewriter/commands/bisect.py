@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rewriter.commands.options import Json
+
+if TYPE_CHECKING:
+    from rewriter.bisect import Finding
+    from rewriter.codemod import Codemod
 
 
 def run(
@@ -26,27 +30,13 @@ def run(
     Exit 0 if there is one, 1 if the codemod applies at B or never applied. Commits are judged by
     structure alone.
     """
-    from rewriter import walk
-    from rewriter.bisect import bisect, diff_at_sites
-    from rewriter.matrix import Judge, of_history
     from rewriter.report.bisect import as_json as finding_json
     from rewriter.report.bisect import lines
-    from rewriter.report.steps import counting
     from rewriter.report.text import colourful, diff_lines
     from rewriter.session import choose
-    from rewriter.targets.history import History
 
-    history = History(repo)
-    judge = Judge(choose([codemod]))
-    points = walk.commits(history, history.span(revs), judge.codemods)
-    with counting("judging", quiet=as_json) as progress:
-        rows = of_history(judge, history, points, progress)
-    found = bisect(rows)
-    diff = b""
-    if found.culprit is not None:
-        point = points[rows.index(found.culprit.row)]
-        with history.reader() as reader:
-            diff = diff_at_sites(history, judge.codemods[0], found.culprit, point, reader)
+    [chosen] = choose([codemod])
+    found, diff = _found(chosen, repo, revs, quiet=as_json)
     code = 0 if found.culprit is not None else 1
     if as_json:
         from rewriter.report.jsons import document
@@ -55,7 +45,7 @@ def run(
         told = finding_json(found, diff.decode("utf-8", "replace"))
         typer.echo(document("bisect", target, exit_code=code, codemod=codemod, **told))
         raise typer.Exit(code)
-    for line in lines(found, judge.codemods[0].drop_when, colour=colourful()):
+    for line in lines(found, chosen.drop_when, colour=colourful()):
         typer.echo(line)
     if colourful():
         typer.echo(diff_lines(diff.decode("utf-8", "replace"), colour=True), nl=False)
@@ -63,3 +53,24 @@ def run(
         sys.stdout.flush()
         sys.stdout.buffer.write(diff)
     raise typer.Exit(code)
+
+
+def _found(codemod: Codemod, repo: Path, revs: str, *, quiet: bool) -> tuple[Finding, bytes]:
+    """Return what the range did to the codemod, and the culprit's diff at the sites."""
+    from rewriter import walk
+    from rewriter.bisect import bisect, diff_at_sites
+    from rewriter.matrix import Judge, of_history
+    from rewriter.report.steps import counting
+    from rewriter.targets.history import History
+
+    history = History(repo)
+    judge = Judge([codemod])
+    points = walk.commits(history, history.span(revs), judge.codemods)
+    with counting("judging", quiet=quiet) as progress:
+        rows = of_history(judge, history, points, progress)
+    found = bisect(rows)
+    if found.culprit is None:
+        return found, b""
+    point = points[rows.index(found.culprit.row)]
+    with history.reader() as reader:
+        return found, diff_at_sites(history, codemod, found.culprit, point, reader)

@@ -24,28 +24,34 @@ def _option(*names: str, help: str, metavar: str | None = None) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=_PANEL)
 
 
+Repo = Annotated[Path | None, _option("--repo", help="A git repository of sglang.", metavar="DIR")]
+Revs = Annotated[
+    str | None,
+    _option("--revs", help="Commits of --repo (default: all up to HEAD).", metavar="A..B"),
+]
+Tags = Annotated[bool, _option("--tags", help="The tags of --repo, not its commits.")]
+Since = Annotated[
+    str | None, _option("--since", help="Only what is later, as git reads it.", metavar="DATE")
+]
+Releases = Annotated[
+    str | None, _option("--releases", help="Releases on the index, e.g. '>=0.5.9'.", metavar="SPEC")
+]
+Checkout = Annotated[
+    Path | None, _option("--checkout", help="A working tree as well.", metavar="DIR")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Name every revision.")]
+
+
 def run(
     codemods: Codemods = None,
-    repo: Annotated[
-        Path | None, _option("--repo", help="A git repository of sglang.", metavar="DIR")
-    ] = None,
-    revs: Annotated[
-        str | None,
-        _option("--revs", help="Commits of --repo (default: all up to HEAD).", metavar="A..B"),
-    ] = None,
-    tags: Annotated[bool, _option("--tags", help="The tags of --repo, not its commits.")] = False,
-    since: Annotated[
-        str | None, _option("--since", help="Only what is later, as git reads it.", metavar="DATE")
-    ] = None,
-    releases: Annotated[
-        str | None,
-        _option("--releases", help="Releases on the index, e.g. '>=0.5.9'.", metavar="SPEC"),
-    ] = None,
-    checkout: Annotated[
-        Path | None, _option("--checkout", help="A working tree as well.", metavar="DIR")
-    ] = None,
+    repo: Repo = None,
+    revs: Revs = None,
+    tags: Tags = False,
+    since: Since = None,
+    releases: Releases = None,
+    checkout: Checkout = None,
     force_version: ForceVersion = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every revision.")] = False,
+    verbose: Verbose = False,
     as_json: Json = False,
     markdown: Markdown = False,
     github: Github = False,
@@ -62,30 +68,33 @@ def run(
     if as_json and (markdown or github):
         raise UsageError("--json prints one JSON object, nothing else: leave out the other")
     from rewriter.matrix import Judge
-    from rewriter.rows import Matrix
     from rewriter.session import choose
 
     judge = Judge(choose(codemods), force_version=force_version)
-    rows: list[Row] = []
-    places: list[str] = []
+    parts: dict[str, list[Row]] = {}
     if repo is not None:
-        rows += _history(judge, repo, revs or "HEAD", since, tags, as_json)
-        places.append(f"{repo} {revs or 'HEAD'}{' (tags)' if tags else ''}")
+        place = f"{repo} {revs or 'HEAD'}{' (tags)' if tags else ''}"
+        parts[place] = _history(judge, repo, revs or "HEAD", since, tags, as_json)
     if releases is not None:
-        rows += _releases(judge, releases, as_json)
-        places.append(f"releases {releases}")
+        parts[f"releases {releases}"] = _releases(judge, releases, as_json)
     if checkout is not None:
-        rows += _tree(judge, checkout)
-        places.append(str(checkout))
-    rows.sort(key=lambda row: [c.name for c in judge.codemods].index(row.codemod))
-    matrix = Matrix(
-        tuple(rows), judge.codemods, ", ".join(places), judge.sources, judge.judged
-    )  # fmt: skip
+        parts[str(checkout)] = _tree(judge, checkout)
+    matrix = _joined(judge, parts)
     written = write(matrix, sarif=sarif, junit=junit, html=html)
     _tell(matrix, written, as_json, markdown, verbose)
     if github:
         tell_github(matrix)
     raise typer.Exit(matrix.exit_code)
+
+
+def _joined(judge: Judge, parts: dict[str, list[Row]]) -> Matrix:
+    """Make one matrix of the rows of several places, codemod by codemod."""
+    from rewriter.rows import Matrix
+
+    rows = [row for part in parts.values() for row in part]
+    order = [codemod.name for codemod in judge.codemods]
+    rows.sort(key=lambda row: order.index(row.codemod))
+    return Matrix(tuple(rows), judge.codemods, ", ".join(parts), judge.sources, judge.judged)
 
 
 def _check_options(

@@ -14,18 +14,21 @@ from rewriter.commands.options import Json
 from rewriter.errors import RefusedError, UsageError
 from rewriter.model import State
 
+Releases = Annotated[list[str] | None, typer.Argument(help="Releases to fetch and pin.")]
+Which = Annotated[
+    list[str] | None, typer.Option("--codemod", help="Which codemod; may be repeated.")
+]
+Update = Annotated[
+    bool, typer.Option("--update", help="All releases since the last one that is pinned.")
+]
+Fixtures = Annotated[Path, typer.Option("--fixtures", help="Where the pins go.", metavar="DIR")]
+
 
 def run(
-    releases: Annotated[list[str] | None, typer.Argument(help="Releases to fetch and pin.")] = None,
-    codemod: Annotated[
-        list[str] | None, typer.Option("--codemod", help="Which codemod; may be repeated.")
-    ] = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="All releases since the last one that is pinned.")
-    ] = False,
-    fixtures: Annotated[
-        Path, typer.Option("--fixtures", help="Where the pins go.", metavar="DIR")
-    ] = Path("fixtures"),
+    releases: Releases = None,
+    codemod: Which = None,
+    update: Update = False,
+    fixtures: Fixtures = Path("fixtures"),
     as_json: Json = False,
 ) -> None:
     """Write version pins: hashes, sites and lines, never upstream's source.
