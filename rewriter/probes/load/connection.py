@@ -101,6 +101,7 @@ def exchange(
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
     payload = None if body is None else json.dumps(body).encode()
+    response: http.client.HTTPResponse | None = None
     try:
         with translated(where, timeout_s):
             connection.connect()
@@ -111,6 +112,8 @@ def exchange(
                 _refuse(where, response)
         yield response, started
     finally:
+        if response is not None:
+            response.close()  # it holds the socket once the connection has handed it over
         connection.close()
 
 

@@ -93,7 +93,8 @@ def _tokens_words(at: Deployment, cell: int, page: int, how: str = "") -> str:
     tokens = formulas.tokens_in(at.memory, cell)
     paged = formulas.tokens_in(at.memory, cell, page)
     pages = "" if tokens == paged else f", {paged:,} in whole pages of {page}"
-    return f"{at.memory / 1e9:.2f} GB / {how}{cell:,} B = {tokens:,} tokens{pages}"
+    divisor = f"({how} = {cell:,} B)" if how else f"{cell:,} B"
+    return f"{at.memory / 1e9:.2f} GB / {divisor} = {tokens:,} tokens{pages}"
 
 
 def _backends(at: Deployment) -> Iterator[Way]:
@@ -198,7 +199,7 @@ def _bf16(at: Deployment) -> Way:
 
 def _sum_words(at: Deployment, size: int) -> str:
     index = " + index" if at.model.indexed else ""
-    return f"({at.layers} layers x {at.model.row} x {size} B{index}) = / "
+    return f"{at.layers} layers x {at.model.row} x {size} B{index}"
 
 
 def _index_words(at: Deployment) -> str:
