@@ -300,6 +300,9 @@ def check_writer(load: Load) -> None:
         patch.setattr(torch.version, "hip", "6.4")
         write("layer", "loc", nope, rope)
     assert written.pop()[2] is nope
+    module._capturing = lambda: False
+    write("layer", "loc", nope, rope)
+    assert written.pop()[2] is nope
     assert module.writer(backend(module, torch.float8_e5m2)[0], method) is method
     assert module.writer(backend(module, torch.bfloat16, width=2 * WIDTH)[0], method) is method
     off = load(switch="off")

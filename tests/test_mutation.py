@@ -160,6 +160,8 @@ MUTATIONS = (
          "        and nope.shape[1] == 1\n", "", "companion: writer"),
     _one("keys that are not dense are not narrowed",
          "        and nope.stride(2) == rope.stride(2) == 1\n", "", "companion: writer"),
+    _one("keys are narrowed inside graphs alone", "        and _capturing()", "        and True",
+         "companion: writer"),
     _one("a plan with another mode ends the last one", "if planned.mode is Mode.SCATTER and shared",
          "if shared", "companion: replan"),
     # the kernels

@@ -98,6 +98,7 @@ def on_a_gpu(companion: ModuleType) -> None:
     """
     kernel = companion._convert_fused if companion.triton is not None else companion._convert_torch
     companion._fused = lambda tensor: True  # type: ignore[attr-defined]
+    companion._capturing = lambda: True  # type: ignore[attr-defined]
     companion._convert_fused = lambda *arguments: launch(kernel, *arguments)  # type: ignore[attr-defined]
     companion.narrow = lambda *keys: tuple(k.to(torch.float8_e4m3fn) for k in keys)  # type: ignore[attr-defined]
 

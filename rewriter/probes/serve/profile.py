@@ -84,7 +84,8 @@ def read(trace: Path, pool_rows: int) -> Profile:
         trace: a torch profiler trace of decode steps.
         pool_rows: rows of the pool; a cast of at least 90 % of them is one of the whole pool.
     """
-    from rewriter.probes.trace.diagnosis import Asked, diagnose
+    from rewriter.probes.trace.diagnosis import diagnose
+    from rewriter.probes.trace.findings import Asked
 
     (found,) = diagnose(trace, Asked())
     casts = [
