@@ -9,6 +9,7 @@ import contextlib
 import gc
 import importlib
 import io
+import itertools
 import json
 import os
 import shutil
@@ -162,13 +163,16 @@ def result_of(site_packages: Path, call: str, python: str = sys.executable) -> s
     return done.stdout.strip()
 
 
+_NUMBERS = itertools.count()
+"""A package is imported once, so each version of the codemods needs a name of its own."""
+
+
 class FakeCodemods:
     """The fake codemods in a directory of the test's own, where they can be changed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
         self._monkeypatch = monkeypatch
         self._place = place
-        self._number = 0
         self.directory = Path(__file__).parent / "fake_codemods"
         self.use({})
 
@@ -177,8 +181,7 @@ class FakeCodemods:
 
         That is another version of the tool, as far as a target can tell.
         """
-        self._number += 1
-        name = f"fake_codemods_{os.getpid()}_{id(self)}_{self._number}"
+        name = f"fake_codemods_{next(_NUMBERS)}"
         directory = self._place / name
         shutil.copytree(self.directory, directory, ignore=shutil.ignore_patterns("__pycache__"))
         for path, text in changes.items():
