@@ -9,7 +9,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from rewriter.codemod import Codemod, Companion, Site
+from rewriter.codemod import Codemod, Companion, Site, Wrap
 from rewriter.errors import CatalogError
 
 PACKAGE = "codemods"
@@ -45,8 +45,9 @@ def load(name: str) -> Codemod:
     path = directory() / f"{name}.py"
     try:
         module = importlib.import_module(f"{PACKAGE}.{name}")
-    except (ImportError, SyntaxError, TypeError, ValueError, AttributeError, NameError) as error:
-        raise CatalogError(f"{path}: cannot be imported: {error}") from error
+    except Exception as error:  # a codemod is anybody's code, and runs as it is imported
+        reason = f"{type(error).__name__}: {error}"
+        raise CatalogError(f"{path}: cannot be imported: {reason}") from error
     found = [
         value
         for value in vars(module).values()
@@ -86,6 +87,18 @@ def _check_site(site: Site, path: Path) -> None:
     templates = (site.find,) if isinstance(site.find, str) else site.find
     if not templates or not all(isinstance(t, str) and t.strip() for t in templates):
         raise CatalogError(f"{path}: the {site.kind} site in {site.within} looks for nothing")
+    if isinstance(site.edit, Wrap):
+        return
+    known = set.intersection(*(set(_HOLE.findall(template)) for template in templates))
+    unknown = sorted(set(_HOLE.findall(site.edit.code)) - known)
+    if unknown:
+        raise CatalogError(
+            f"{path}: the {site.kind} site in {site.within} uses {{{unknown[0]}}}, which what it "
+            "looks for does not have"
+        )
+
+
+_HOLE = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
 @cache

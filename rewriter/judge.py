@@ -44,10 +44,9 @@ def judge(
         return replace(verdict, sites=verdict.sites + companions)
     if verdict.state in (State.PARTIAL, State.TAMPERED):
         return replace(verdict, sites=verdict.sites + companions)
-    left = next((r for r in companions if r.state is not State.READY), None)
+    left = _left_behind(companions, "is ours, but no file of this release uses it")
     if left is not None:
-        reason = f"{left.definition} is ours, but no file of this release uses it"
-        return replace(verdict, state=State.ORPHANED, reason=reason)
+        return replace(verdict, state=left.state, reason=left.reason, nearest=None)
     if verdict.state in (State.READY, State.DRIFTED) and not force_version:
         outside = out_of_range(codemod, version)
         if outside:
@@ -115,6 +114,9 @@ def _companions(codemod: Codemod, read: Reader) -> tuple[SiteResult, ...]:
     return tuple(_companion(companion, read(companion.path)) for companion in codemod.companions)
 
 
+_NOT_OURS = "is there, but it is not ours"
+
+
 def _companion(companion: Companion, raw: bytes | None) -> SiteResult:
     """Judge a companion: READY stands for "not there yet"."""
     path = companion.path
@@ -128,15 +130,22 @@ def _companion(companion: Companion, raw: bytes | None) -> SiteResult:
         name, version, _ = known
         reason = f"{path} is another version of ours ({name} {version})"
         return SiteResult(path, "companion", 1, State.PARTIAL, reason, file=path)
-    reason = f"{path} was edited" if known else f"{path} is there, but it is not ours"
+    reason = f"{path} was edited" if known else f"{path} {_NOT_OURS}"
     return SiteResult(path, "companion", 1, State.TAMPERED, reason, file=path)
 
 
-def _without_files(codemod: Codemod, companions: tuple[SiteResult, ...]) -> Verdict:
+def _left_behind(companions: tuple[SiteResult, ...], reason: str) -> SiteResult | None:
+    """Return a companion that is there though nothing uses it, or a file of somebody else's."""
     left = next((r for r in companions if r.state is not State.READY), None)
+    if left is None or left.reason.endswith(_NOT_OURS):  # not to be removed, nor written over
+        return left
+    return replace(left, state=State.ORPHANED, reason=f"{left.definition} {reason}")
+
+
+def _without_files(codemod: Codemod, companions: tuple[SiteResult, ...]) -> Verdict:
+    left = _left_behind(companions, f"was left behind; this release has no {codemod.target}")
     if left is not None:
-        reason = f"{left.definition} was left behind; this release has no {codemod.target}"
-        return Verdict(codemod.name, codemod.target, State.ORPHANED, reason=reason)
+        return Verdict(codemod.name, codemod.target, left.state, reason=left.reason)
     reason = f"this sglang has no {codemod.target}"
     return Verdict(codemod.name, codemod.target, State.ABSENT, reason=reason)
 
