@@ -24,7 +24,8 @@ def test_a_release_is_proved(release: Callable[[str], Release]) -> None:
     assert done.exit_code == 0, done.output
     assert "decode, CUDA graphs" in done.output
     assert "differs" not in done.output
-    assert max(map(len, done.output.splitlines())) <= 80
+    table = [text for text in done.output.splitlines() if not text.startswith("/")]
+    assert max(map(len, table)) <= 80
 
 
 @pytest.mark.wheels

@@ -28,7 +28,7 @@ def summary(rows: Sequence[ModeRow]) -> str:
     """Return what the table comes to."""
     count = Counter(row.state for row in rows)
     same = count["equal"] + count["untouched"]
-    told = [f"{same} modes bit-equal ({count['untouched']} of them left as they are on purpose)"]
+    told = [f"{same} modes bit-equal ({count['untouched']} left alone on purpose)"]
     told += [f"{count[state]} {state}" for state in ("differs", "not run") if count[state]]
     if absent := count["not in this release"]:
         told.append(f"{absent} not in this release")
