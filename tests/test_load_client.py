@@ -89,10 +89,10 @@ def test_times_are_those_of_the_server(endpoint: Endpoint) -> None:
         reply = client.generate(served.url, PROMPT, 21, endpoint=endpoint)
         (sent,) = served.sent
     gap = 1e3 * (sent[-1] - sent[0]) / 20
-    assert reply.tpot_ms == pytest.approx(gap, rel=0.05)
+    assert reply.tpot_ms == pytest.approx(gap, rel=0.15)
     assert reply.ttft_ms > 50
     assert reply.latency_s * 1e3 / 21 == pytest.approx(reply.e2e_ms_per_token)
-    assert reply.e2e_ms_per_token == pytest.approx((reply.ttft_ms + 20 * gap) / 21, rel=0.05)
+    assert reply.e2e_ms_per_token == pytest.approx((reply.ttft_ms + 20 * gap) / 21, rel=0.15)
     assert len(reply.itl_ms) == 20
     assert sum(reply.itl_ms) == pytest.approx(20 * (reply.tpot_ms or 0))
 

@@ -117,10 +117,12 @@ def whole_cast(model: Model, pool: int, page: int, draft: bool = False) -> float
 def expected_cast(server: Server, model: Model | None) -> float | None:
     """Return ms a step that the whole pool's conversion takes or would take, or None.
 
-    None unless the model and the pool are known and the KV cache is FP8: a BF16 pool is never
-    converted.
+    None unless the model and the pool are known, the KV cache is FP8 and the backend is one that
+    casts, or is not known.
     """
     if model is None or not server.pool or not server.kv_dtype.startswith("fp8"):
+        return None
+    if server.backend and server.backend not in CASTING_BACKENDS:
         return None
     page = int(server.arg("page_size") or 1)
     return whole_cast(model, server.pool, page, bool(server.arg("speculative_algorithm")))
@@ -147,7 +149,7 @@ def realised(
     else:
         server = comparison.before.server
         cast = expected_cast(server, model)
-        if cast is None or model is None or server.backend not in CASTING_BACKENDS:
+        if cast is None or model is None:
             return None
         if cast >= gain.before.mean:
             return None  # the step was shorter than the cast: there was none

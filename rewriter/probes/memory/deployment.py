@@ -33,7 +33,7 @@ class Deployment:
         drafts: whether NextN layers have rows too.
         batch, context: requests at a time, and tokens that each has; 0 where not said.
         step_ms: ms a token as measured at a short context, if known.
-        cast_ms: ms a step of the cast as measured (`diagnose`); else by ``rate``.
+        measured_cast_ms: ms a step of the cast (`diagnose`); without it, by ``rate``.
         rate: values a second of the cast.
         host_ms: a floor under any step, 0 where not known.
         codemods: names of ours that exist.
