@@ -48,7 +48,8 @@ class Outcome:
 def lines(outcome: Outcome) -> Iterator[str]:
     """Yield the report in 80 columns."""
     record = outcome.record
-    yield from heading(record)
+    for words in heading(record):
+        yield from paragraph(words)
     for point in record.points:
         yield ""
         yield from _point_lines(point)
@@ -95,11 +96,11 @@ def heading(record: Record) -> list[str]:
         server.pool and f"pool {server.pool:,}",
     ]
     streams = "1 stream" if plan.concurrency == 1 else f"{plan.concurrency} streams"
-    how = (
+    return [
+        ", ".join(str(part) for part in parts if part),
         f"{plan.trials} trials of {plan.tokens} tokens after {plan.warmups} warm-ups of "
-        f"{plan.warmup_tokens}; {streams}, {plan.endpoint} endpoint, temperature 0"
-    )
-    return [*paragraph(", ".join(str(part) for part in parts if part)), *paragraph(how)]
+        f"{plan.warmup_tokens}; {streams}, {plan.endpoint} endpoint, temperature 0",
+    ]
 
 
 def _point_lines(point: Point) -> Iterator[str]:

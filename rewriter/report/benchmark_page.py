@@ -30,7 +30,7 @@ def document(outcome: Outcome) -> str:
 def _parts(outcome: Outcome) -> Iterator[str]:
     record = outcome.record
     yield "<h1>rewriter bench</h1>"
-    yield f'<p class="soft">{text(" · ".join(line.strip() for line in heading(record)))}</p>'
+    yield from (f'<p class="soft">{text(words)}</p>' for words in heading(record))
     yield f'<p class="soft">{text(record.when)} · rewriter {__version__}</p>'
     yield answer(*_answer(outcome))
     yield items([*(f"Wrong: {fault}" for fault in outcome.wrong), *record.notes])

@@ -183,12 +183,18 @@ def _dot(x: float, y: float, colour: int, hollow: bool, label: str) -> str:
 
 
 def _labels(series: Sequence[Series], across: _Scale, up: _Scale) -> Iterator[str]:
-    """Write each mark's label beside it, moved down where it would cover a dot or another."""
-    marks = [(across(m.x), up(m.y), m.label) for each in series for m in each.marks]
-    taken = [(x - 7, x + 7, y + 4) for x, y, _ in marks]
-    for x, y, labels in _places(marks):
-        width = _CHARACTER * max(map(len, labels))
-        right = x + 9 + width < across.end + _RIGHT
+    """Write each mark's label: above it on a line, else beside it, clear of dots and labels."""
+    taken = [(x - 7, x + 7, y + 4) for x, y, _ in _marks(series, across, up)]
+    lines = [each for each in series if each.line]
+    for x, y, label in _marks(lines, across, up):
+        if label:
+            half = _CHARACTER * len(label) / 2
+            middle = min(max(x, across.start + half), across.end + _RIGHT - half)
+            taken.append((middle - half, middle + half, y - 9))
+            yield _words(middle, y - 9, label, "middle")
+    rest = [each for each in series if not each.line]
+    for x, y, labels in _places(_marks(rest, across, up)):
+        right = x + 9 + _CHARACTER * max(map(len, labels)) < across.end + _RIGHT
         row = y + 4
         for label in labels:
             left = x + 9 if right else x - 9 - _CHARACTER * len(label)
@@ -197,6 +203,10 @@ def _labels(series: Sequence[Series], across: _Scale, up: _Scale) -> Iterator[st
                 row += 3
             taken.append((left, end, row))
             yield _words(x + 9 if right else x - 9, row, label, "start" if right else "end")
+
+
+def _marks(series: Sequence[Series], across: _Scale, up: _Scale) -> list[tuple[float, float, str]]:
+    return [(across(m.x), up(m.y), m.label) for each in series for m in each.marks]
 
 
 def _places(marks: Sequence[tuple[float, float, str]]) -> Iterator[tuple[float, float, list[str]]]:
