@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from rewriter.probes.load.compare import compare, same_tokens, unlike
 from rewriter.probes.load.failures import LoadError
 from rewriter.probes.load.identity import described, differences, local_gpu
 from rewriter.probes.load.measure import METRICS, Plan, prompt_ids
-from rewriter.probes.load.realised import expected_cast, realised
+from rewriter.probes.load.realised import diagnosed, expected_cast, realised
 from rewriter.probes.load.record import Record, load, save
 from rewriter.probes.load.reply import Reply
 from rewriter.probes.load.running import Driver, observations, run, wrong
@@ -257,6 +258,27 @@ def test_a_prediction_is_made_from_what_the_server_says() -> None:
     assert found.share.value == pytest.approx(0.987, abs=0.01)
     assert not found.short
     assert found.hypotheses() == []
+
+
+def test_the_prediction_of_a_diagnosis(tmp_path: Path) -> None:
+    place = tmp_path / "diagnosis.json"
+    prediction = {"step_ms": 93.2, "predicted_ms": 28.6}
+    place.write_text(json.dumps({"ranks": [{"prediction": None}, {"prediction": prediction}]}))
+    compared = compare(bench(Simulated(95.6)), bench(Simulated(31.0, seed=1)))
+    found = realised(compared, diagnosed(place, GLM), GLM)
+    assert found is not None
+    assert found.prediction.saved_ms == pytest.approx(64.6)
+    assert found.share.value == pytest.approx(1.0, abs=0.01)
+    assert "diagnosis.json: 93.2 ms to 28.6" in realised_words(found)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"ranks": []}', '{"ranks": [{}]}'])
+def test_a_diagnosis_without_a_prediction(text: str, tmp_path: Path) -> None:
+    (tmp_path / "d.json").write_text(text)
+    with pytest.raises(UsageError, match="holds no prediction"):
+        diagnosed(tmp_path / "d.json", GLM)
+    with pytest.raises(UsageError, match="cannot be read"):
+        diagnosed(tmp_path / "none.json", GLM)
 
 
 def test_no_prediction_where_there_was_no_cast() -> None:

@@ -12,7 +12,7 @@ import pytest
 from fake_sglang_server import INFO, Behaviour, Served, serving
 
 from rewriter import cli
-from rewriter.errors import RefusedError, UsageError
+from rewriter.errors import RefusedError, RewriterError, UsageError
 from rewriter.probes.load.client import LoadError
 
 QUICK = ("--tokens", "20", "--warmups", "1", "--warmup-tokens", "4", "--check-tokens", "8")
@@ -237,6 +237,25 @@ def test_pages_with_plots(tmp_path: Path) -> None:
         assert "Broke off" in page.read_text(encoding="utf-8")
         with pytest.raises(UsageError, match="cannot be written"):
             bench(served, "--html", str(tmp_path / "none" / "a.html"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--model", "GLM-6"),
+        ("--config", "none.json"),
+        ("--diagnosis", "none.json"),
+        ("--against", "none.json"),
+        ("--save", "none/a.json"),
+        ("--html", "none/a.html"),
+    ],
+)
+def test_misuse_is_told_before_anything_is_measured(arguments: tuple[str, ...]) -> None:
+    with serving() as served:
+        with pytest.raises(RewriterError) as caught:
+            bench(served, *arguments)
+        assert caught.value.exit_code in (1, 2)
+        assert served.sent == []
 
 
 @pytest.mark.parametrize("sweep", ["", "15,x", "0", "15,,16", "-4"])

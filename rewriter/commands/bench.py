@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rewriter.probes.load.access import Access
     from rewriter.probes.load.identity import Server
     from rewriter.probes.load.measure import Plan
+    from rewriter.probes.load.realised import Prediction
     from rewriter.probes.load.record import Record
     from rewriter.probes.models import Model
     from rewriter.report.benchmark import Outcome
@@ -80,7 +81,11 @@ def run(
     ] = False,
     predicted_ms: Annotated[
         float | None,
-        typer.Option("--predicted-ms", min=0, help="TPOT that was predicted, as by diagnose."),
+        typer.Option("--predicted-ms", min=0, help="TPOT that was predicted."),
+    ] = None,
+    diagnosis: Annotated[
+        Path | None,
+        typer.Option("--diagnosis", help="A file of `diagnose --json`: its prediction."),
     ] = None,
     model: Annotated[
         str | None, typer.Option("--model", help="The model, if its path does not say.")
@@ -106,6 +111,8 @@ def run(
     """Time greedy replies of a running server: ms a token, gaps, first token, tokens a second."""
     from rewriter.probes.load.access import Access
     from rewriter.probes.load.measure import Plan
+    from rewriter.probes.load.realised import diagnosed
+    from rewriter.probes.trace.known import model_of
 
     plan = Plan(
         contexts=_contexts(context_sweep, prompt_tokens),
@@ -120,11 +127,15 @@ def run(
         logprobs=logprobs,
     )
     access = Access(url, plan.endpoint, api_key, stall, flush)
+    # What is wrong with the command line is told before anything is measured.
+    given = model_of(model, config)
+    stated = predicted_ms if diagnosis is None else diagnosed(diagnosis, given)
+    if html is not None and not html.absolute().parent.is_dir():
+        raise UsageError(f"{html}: cannot be written: no such folder")
     before = _before(against)
-    tell = _silent if as_json else _tell
-    record = _measured(access, gpu, plan, before, frozenset(changed or ()), save, tell)
-    known = _model(record.server, model, config)
-    outcome = _outcome(record, before, frozenset(changed or ()), predicted_ms, known)
+    allowed = frozenset(changed or ())
+    record = _measured(access, gpu, plan, before, allowed, save, _silent if as_json else _tell)
+    outcome = _outcome(record, before, allowed, stated, given or _served(record.server))
     code = _code(outcome, tokens_may_differ)
     _show(outcome, url, code, as_json, html)
     raise typer.Exit(code)
@@ -212,13 +223,10 @@ def _tell(line: str) -> None:
     typer.echo(f"bench: {line}", err=True)
 
 
-def _model(server: Server, name: str | None, config: Path | None) -> Model | None:
-    """Return the model's figures: as named, by its config, or by what the server serves."""
+def _served(server: Server) -> Model | None:
+    """Return the figures of the model that is served, if its path names a known one."""
     from rewriter.probes.models import named
-    from rewriter.probes.trace.known import model_of
 
-    if name is not None or config is not None:
-        return model_of(name, config)
     try:
         return named(server.model)
     except UsageError:
@@ -229,7 +237,7 @@ def _outcome(
     record: Record,
     before: Record | None,
     changed: frozenset[str],
-    predicted_ms: float | None,
+    stated: Prediction | float | None,
     model: Model | None,
 ) -> Outcome:
     from rewriter.probes.load import realised, running
@@ -244,7 +252,7 @@ def _outcome(
         return Outcome(record, wrong, swept, cast)
     comparison = compare(before, record, changed)
     return Outcome(
-        record, wrong, swept, cast, comparison, realised.realised(comparison, predicted_ms, model)
+        record, wrong, swept, cast, comparison, realised.realised(comparison, stated, model)
     )
 
 

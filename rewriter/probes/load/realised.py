@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from rewriter.errors import UsageError
 from rewriter.probes.load.compare import Comparison
 from rewriter.probes.load.identity import Server
 from rewriter.probes.load.statistics import Interval, Summary, difference
@@ -128,24 +131,42 @@ def expected_cast(server: Server, model: Model | None) -> float | None:
     return whole_cast(model, server.pool, page, bool(server.arg("speculative_algorithm")))
 
 
+def diagnosed(path: Path, model: Model | None) -> Prediction:
+    """Return the prediction in a file of ``diagnose --json``: of its first rank that has one.
+
+    Raises:
+        UsageError: the file holds none.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        found = next(r["prediction"] for r in document["ranks"] if r["prediction"])
+        saved, left = found["step_ms"] - found["predicted_ms"], found["predicted_ms"]
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, LookupError, TypeError, StopIteration) as error:
+        raise UsageError(f"{path}: holds no prediction of `diagnose --json`") from error
+    return Prediction(saved, f"{path.name}: {found['step_ms']:.1f} ms to {left:.1f}", model)
+
+
 def realised(
-    comparison: Comparison, predicted_ms: float | None, model: Model | None
+    comparison: Comparison, stated: Prediction | float | None, model: Model | None
 ) -> Realised | None:
     """Return what came of a prediction: the stated one, or the one that can be made.
 
     Args:
         comparison: of two benches.
-        predicted_ms: TPOT that was predicted, if somebody did.
+        stated: a prediction, or the TPOT in ms that was predicted, if somebody did.
         model: its figures, if known. Without a stated prediction the first server must convert
             its pool: FP8 KV in a backend that casts.
     """
     gain = comparison.gain("tpot_ms")
     if gain is None:
         return None
-    if predicted_ms is not None:
-        prediction = Prediction(
-            gain.before.mean - predicted_ms, f"{predicted_ms:g} ms a token, as stated", model
-        )
+    if isinstance(stated, Prediction):
+        prediction = replace(stated, model=stated.model or model)
+    elif stated is not None:
+        saved = gain.before.mean - stated
+        prediction = Prediction(saved, f"{stated:g} ms a token, as stated", model)
     else:
         server = comparison.before.server
         cast = expected_cast(server, model)
