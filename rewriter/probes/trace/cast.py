@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class CastGroup:
         calls: by step.
         mean_us: of one call.
         cv: standard deviation of a call over its mean.
-        step_us: GPU time a step.
+        by_step: GPU time of each step, in microseconds.
         follower: the kernel that follows on the stream most often, and its family.
         before_attention: the part of the calls that an MLA attention kernel follows.
         shapes: of the operator that launched it, where recorded.
@@ -55,7 +56,7 @@ class CastGroup:
     calls: tuple[int, ...]
     mean_us: float
     cv: float
-    step_us: float
+    by_step: tuple[float, ...]
     follower: str
     follower_family: Family | None
     before_attention: float
@@ -67,6 +68,11 @@ class CastGroup:
     def calls_a_step(self) -> float:
         """Launches a step, the mean."""
         return fmean(self.calls)
+
+    @property
+    def step_us(self) -> float:
+        """GPU time a step, the mean."""
+        return fmean(self.by_step)
 
     @property
     def constant(self) -> bool:
@@ -119,7 +125,7 @@ def _group(
         calls=tuple(map(len, by_step)),
         mean_us=mean,
         cv=pstdev(durations) / mean if mean else 0.0,
-        step_us=sum(durations) / len(by_step),
+        by_step=tuple(sum(max(recording.duration[at], 0.0) for at in step) for step in by_step),
         follower=follower,
         follower_family=family_of(follower) if follower else None,
         before_attention=before,
@@ -182,17 +188,15 @@ def _frames(timeline: Timeline, casts: Sequence[int]) -> dict[str, int]:
     """Count the casts of one step by the innermost backend's frame around their launch."""
     spans = timeline.recording.frames
     names = list(spans.names)
-    found: Counter[str] = Counter()
     moments = sorted(at for at in map(timeline.launched.__getitem__, casts) if not isnan(at))
     if not names or not moments:
         return {}
-    near = [
-        at
-        for at in range(len(spans.start))
-        if spans.end[at] >= moments[0] and spans.start[at] <= moments[-1]
-    ]
-    for moment in moments:
-        around = [at for at in near if spans.start[at] <= moment <= spans.end[at]]
-        if around:
-            found[names[spans.label[max(around, key=spans.start.__getitem__)]]] += 1
-    return dict(found)
+    innermost: dict[int, int] = {}
+    for at in range(len(spans.start)):
+        start = spans.start[at]
+        first = bisect_left(moments, start)
+        for moment in range(first, bisect_right(moments, spans.end[at], first)):
+            known = innermost.get(moment)
+            if known is None or spans.start[known] <= start:
+                innermost[moment] = at
+    return dict(Counter(names[spans.label[at]] for at in innermost.values()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -25,12 +24,12 @@ from rewriter.probes.trace.placing import Step
 from rewriter.probes.trace.prediction import Prediction, gather_ms
 from rewriter.probes.trace.problems import TraceError
 from rewriter.probes.trace.reading import Reading
-from rewriter.probes.trace.recording import Kind, Recording, Recordings
+from rewriter.probes.trace.recording import Recording, Recordings
 from rewriter.probes.trace.rejected import rejected
 from rewriter.probes.trace.remedies import Remedy, remedies
 from rewriter.probes.trace.steps import find_steps
 from rewriter.probes.trace.timeline import Timeline
-from rewriter.probes.trace.usage import KernelUse, families_of, kernels_of
+from rewriter.probes.trace.usage import KernelUse, Tally, families_of
 
 _ROUTING = re.compile(r"topk_softmax|topk_sigmoid|moe_fused_gate|moe_align_block_size|_router_")
 _RANK = re.compile(r"-(TP-\d+(?:-DP-\d+)?(?:-PP-\d+)?(?:-EP-\d+)?)")
@@ -88,11 +87,12 @@ def _diagnosed(reading: Reading, rank: str, recording: Recording, asked: Asked) 
     groups = cast_groups(timeline, taken, width)
     busy = timeline.busy([at for step in taken for at in step.kernels])
     gpu_us = busy.summed / len(taken)
-    calls = kernels_of(timeline, taken, None)
+    tally = Tally.of(timeline, taken)
+    calls = tally.kernels(None)
     judgements = tuple(judge(group, _context(group, calls, gpu_us, known)) for group in groups)
     cause = _cause(judgements)
     named = cause.group.kind if cause and cause.verdict is Verdict.FULL_POOL else None
-    kernels = kernels_of(timeline, taken, recording.kinds.index(named) if named else None)
+    kernels = tally.kernels(named)
     period = _period_us(timeline, taken)
     peak = peak_bandwidth(reading.head.device.name) if reading.head.device else None
     prediction = None
@@ -105,6 +105,7 @@ def _diagnosed(reading: Reading, rank: str, recording: Recording, asked: Asked) 
     if cause is not None and prediction is not None and named is not None:
         capability = reading.head.device.capability if reading.head.device else (0, 0)
         ways = remedies(cause, known, prediction, capability, asked.codemods)
+    cast = cause.group.by_step if cause and named else (0.0,) * len(taken)
     context = _context(groups[0] if groups else None, calls, gpu_us, known)
     return Diagnosis(
         path=reading.path,
@@ -127,10 +128,10 @@ def _diagnosed(reading: Reading, rank: str, recording: Recording, asked: Asked) 
         rejected=tuple(rejected(kernels, gpu_us, cause, context, peak)),
         prediction=prediction,
         remedies=tuple(ways),
-        graph_share=_graph_share(timeline, taken),
+        graph_share=tally.graph_share,
         attention_calls=context.attention_calls,
         moe_calls=context.moe_calls,
-        by_step=_by_step(timeline, taken, named),
+        by_step=tuple(zip(tally.steps, cast, strict=True)),
     )
 
 
@@ -214,31 +215,6 @@ def _annotated_context(recording: Recording, label: Label) -> int | None:
     names = [name for name in recording.steps.names if read_label(name) == label]
     told = [tokens for name in names if (tokens := context_tokens(name)) is not None]
     return round(median(told)) if told else None
-
-
-def _by_step(
-    timeline: Timeline, taken: Sequence[Step], cast: Kind | None
-) -> tuple[tuple[float, float], ...]:
-    recording = timeline.recording
-    found = []
-    for step in taken:
-        spent = casting = 0.0
-        for at in step.kernels:
-            duration = max(recording.duration[at], 0.0)
-            spent += duration
-            casting += duration if recording.kinds[recording.kind[at]] is cast else 0.0
-        found.append((spent, casting))
-    return tuple(found)
-
-
-def _graph_share(timeline: Timeline, taken: Sequence[Step]) -> float:
-    spent: Counter[bool] = Counter()
-    for step in taken:
-        for at in step.kernels:
-            weight = max(timeline.recording.duration[at], 0.0)
-            spent[bool(timeline.in_graph[at])] += weight  # type: ignore[assignment]
-    total = spent[True] + spent[False]
-    return spent[True] / total if total else 0.0
 
 
 def _rank_of(reading: Reading) -> str:

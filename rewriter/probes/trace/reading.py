@@ -7,7 +7,6 @@ would leave it unbalanced. Only a window that does not decode is read piece by p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,9 @@ from rewriter.probes.trace.pieces import Pieces, heads_in
 
 _LARGEST_EVENT = 32 << 20
 _TAIL = 1 << 20
-_NEAR = 64 << 10
-_SEPARATORS = re.compile(rb"[\s,]*\Z")
+_NEAR = 4 << 10
+_KEPT = 64 << 10
+_SEPARATORS = b" \t\r\n,"
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Reading:
                     break
             elif len(text) > _LARGEST_EVENT:
                 self.health.unreadable += 1
-                text = text[-_NEAR:]
+                text = text[-_KEPT:]
         if not ended:
             events, used, ended = self._pieces(text, len(text), final=True)
             text = text[used:]
@@ -95,10 +95,10 @@ class Reading:
 
     def _window(self, text: bytes, end: int) -> tuple[list[Event], int, bool]:
         """Return the events before a position, how far they reach, whether the array ended."""
-        separators = _SEPARATORS.search(text, max(0, end - _NEAR), end)
-        body = text[: separators.start() if separators else end]
+        before = text[max(0, end - _NEAR) : end]
+        last = end - len(before) + len(before.rstrip(_SEPARATORS))
         try:
-            return decode_many(b"[" + body + b"]"), end, False
+            return decode_many(b"".join((b"[", memoryview(text)[:last], b"]"))), end, False
         except FAILED:
             return self._pieces(text, end, final=False)
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from rewriter.probes.trace.events import Arguments, Event
 from rewriter.probes.trace.families import CAST_COPY, Family, family_of
@@ -187,6 +188,8 @@ class Recording:
 
     def take_frame(self, event: Event) -> None:
         """Keep a Python frame of an attention backend."""
+        if len(self.frames.start) >= MOST_SPANS:
+            return
         name = event.name
         if name not in self._frame_names:
             found = _BACKEND_FRAME.search(name)
@@ -208,11 +211,26 @@ class Recordings:
     ranks collide, so that everything is keyed by (rank, id).
     """
 
+    _handlers: ClassVar[dict[str, Callable[[Recording, Event], None]]] = {
+        "kernel": Recording.take_gpu,
+        "gpu_memcpy": Recording.take_gpu,
+        "gpu_memset": Recording.take_gpu,
+        "cuda_runtime": Recording.take_launch,
+        "cuda_driver": Recording.take_launch,
+        "user_annotation": Recording.take_annotation,
+        "gpu_user_annotation": Recording.take_annotation,
+    }
+
     def __init__(self) -> None:
         self.by_rank: dict[str, Recording] = {}
+        self._by_pid: dict[object, Recording] = {}
 
     def take(self, events: Iterable[Event]) -> None:
-        """Keep what a diagnosis needs of these events."""
+        """Keep what a diagnosis needs of these events.
+
+        Written for speed: most events are Python frames and flows, of which little is kept.
+        """
+        handlers = self._handlers
         for event in events:
             category = event.cat
             if category == "python_function":
@@ -221,23 +239,14 @@ class Recordings:
             elif category == "cpu_op":
                 if event.name == "aten::copy_":
                     self._of(event.pid).take_operator(event)
-            elif category in _GPU:
-                self._of(event.pid).take_gpu(event)
-            elif category in _RUNTIME:
-                self._of(event.pid).take_launch(event)
-            elif category in _ANNOTATIONS:
-                self._of(event.pid).take_annotation(event)
+            elif category != "ac2g" and category in handlers:
+                handlers[category](self._of(event.pid), event)
 
     def _of(self, pid: object) -> Recording:
-        rank = ""
-        if isinstance(pid, str) and pid.startswith("["):
-            rank = pid[1:].partition("]")[0]
-        found = self.by_rank.get(rank)
+        found = self._by_pid.get(pid)
         if found is None:
-            found = self.by_rank[rank] = Recording()
+            rank = ""
+            if isinstance(pid, str) and pid.startswith("["):
+                rank = pid[1:].partition("]")[0]
+            found = self._by_pid[pid] = self.by_rank.setdefault(rank, Recording())
         return found
-
-
-_GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-_RUNTIME = frozenset({"cuda_runtime", "cuda_driver"})
-_ANNOTATIONS = frozenset({"user_annotation", "gpu_user_annotation"})

@@ -86,28 +86,29 @@ class Timeline:
 
     def busy(self, kernels: Sequence[int] | None = None) -> Busy:
         """Return the GPU time of these kernels (in the order of time), or of all."""
-        recording = self.recording
-        chosen = self.order if kernels is None else kernels
+        start, duration, stream = (
+            self.recording.start,
+            self.recording.duration,
+            self.recording.stream,
+        )
         summed = union = per_stream = 0.0
         reached = float("-inf")
         by_stream: dict[int, float] = {}
-        for at in chosen:
-            duration = recording.duration[at]
-            if duration <= 0:
+        for at in self.order if kernels is None else kernels:
+            lasted = duration[at]
+            if lasted <= 0:
                 continue
-            start = recording.start[at]
-            end = start + duration
-            summed += duration
-            union += _beyond(start, end, reached)
-            reached = max(reached, end)
-            stream = recording.stream[at]
-            per_stream += _beyond(start, end, by_stream.get(stream, float("-inf")))
-            by_stream[stream] = max(by_stream.get(stream, float("-inf")), end)
+            begin = start[at]
+            end = begin + lasted
+            summed += lasted
+            if end > reached:
+                union += end - begin if begin >= reached else end - reached
+                reached = end
+            own = by_stream.get(stream[at], begin)
+            if end > own:
+                per_stream += end - begin if begin >= own else end - own
+                by_stream[stream[at]] = end
         return Busy(summed, per_stream, union)
-
-
-def _beyond(start: float, end: float, reached: float) -> float:
-    return max(0.0, end - max(start, reached))
 
 
 def _linked(recording: Recording) -> tuple[array[float], array[int]]:
@@ -119,9 +120,12 @@ def _linked(recording: Recording) -> tuple[array[float], array[int]]:
     nan = float("nan")
     launched = array("d")
     in_graph = array("b")
+    at, end = -1, len(ids)
     for correlation in recording.correlation:
-        at = bisect_left(ids, correlation) if correlation >= 0 else len(ids)
-        if at < len(ids) and ids[at] == correlation:
+        at += 1
+        if at >= end or ids[at] != correlation:  # mostly the next one: kernels follow launches
+            at = bisect_left(ids, correlation) if correlation >= 0 else end
+        if at < end and ids[at] == correlation:
             launched.append(times[at])
             in_graph.append(graphs[at])
         else:
