@@ -137,7 +137,8 @@ def companion_version(raw: bytes) -> tuple[str, str, bool] | None:
 
 
 _DECIDING = (
-    "codemod", "edits", "engine", "flow", "judge", "marks", "model", "patterns", "sites", "source",
+    "catalog", "codemod", "edits", "engine", "flow", "judge", "marks", "model", "patterns", "sites",
+    "source", "uses",
 )  # fmt: skip
 """Modules of ours that decide what a codemod finds and writes; a test keeps the list whole."""
 

@@ -77,7 +77,8 @@ def trace(definition: Definition, expression: cst.CSTNode) -> list[Origin]:
     return found
 
 
-_RESHAPES = frozenset({"view", "reshape", "contiguous", "unsqueeze", "squeeze", "flatten"})
+RESHAPES = frozenset({"view", "reshape", "contiguous", "unsqueeze", "squeeze", "flatten"})
+"""Methods whose result shares its elements with the object."""
 
 
 def _step(definition: Definition, origin: Origin) -> list[Origin] | None:
@@ -93,7 +94,7 @@ def _step(definition: Definition, origin: Origin) -> list[Origin] | None:
         return [Origin(node.body), Origin(node.orelse)]
     if isinstance(node, cst.NamedExpr):
         return [Origin(node.value)]
-    if isinstance(node, cst.Call) and method(node) in _RESHAPES:
+    if isinstance(node, cst.Call) and method(node) in RESHAPES:
         assert isinstance(node.func, cst.Attribute)
         return [Origin(node.func.value)]
     return None

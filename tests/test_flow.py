@@ -7,6 +7,7 @@ import pytest
 
 from rewriter import flow
 from rewriter.source import Definition, Source
+from rewriter.uses import uses
 
 # The use is the name `x` in `use(x)`; expected is what can reach it, nearest first, as code; a
 # name that stands for the function or for nothing bound here is `free`.
@@ -179,6 +180,49 @@ def test_where_elements_come_from(name: str) -> None:
     body, expected = TRACED[name]
     definition, use = parsed(body)
     assert [told(definition, o) for o in flow.trace(definition, use)] == expected
+
+
+# What takes the value of `pool.get()` in the end; expected as code, with the node's kind.
+TAKEN = {
+    "an argument": ("run(q, pool.get())", ["Arg pool.get()"]),
+    "a keyword argument": ("run(k=pool.get())", ["Arg k=pool.get()"]),
+    "through a name": ("x = pool.get()\nrun(x)", ["Arg x"]),
+    "through names and slices": (
+        "x = pool.get().view(1)\ny = x[0]\nrun(y[:, 1:])",
+        ["Arg y[:, 1:]"],
+    ),
+    "twice": ("x = pool.get()\nrun(x[0], x[1])", ["Arg x[0]", "Arg x[1]"]),
+    "another call as well": ("x = pool.get()\nlog(x)\nrun(x)", ["Arg x", "Arg x"]),
+    "an attribute": ("x = pool.get()\nrun(x.shape)", ["Attribute x.shape"]),
+    "another method": ("x = pool.get()\nx.to(d)", ["Attribute x.to"]),
+    "stored": ("x = pool.get()\nself.x = x", ["Assign self.x = x"]),
+    "returned": ("x = pool.get()\nreturn x", ["Return return x"]),
+    "compared": (
+        "if (x := pool.get()) is None:\n    run(x)",
+        ["Comparison (x := pool.get()) is None", "Arg x"],
+    ),
+    "chosen": ("x = pool.get() if c else y\nrun(x)", ["Arg x"]),
+    "as a test": ("x = 1 if pool.get() else y\nrun(x)", ["IfExp 1 if pool.get() else y"]),
+    "an index": ("y[pool.get()]", ["Index pool.get()"]),
+    "bound again": ("x = pool.get()\nx = 1\nrun(x)", []),
+    "in a branch": ("if c:\n    x = pool.get()\nelse:\n    x = z\nrun(x)", ["Arg x"]),
+    "in itself": ("x = pool.get()\nx = x.view(1)\nrun(x)", ["Arg x"]),
+    "a tuple": ("x, y = pool.get(), 1\nrun(x)", ["Element pool.get(),"]),
+    "alone": ("pool.get()", ["Expr pool.get()"]),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_takes_a_value_in_the_end(name: str) -> None:
+    body, expected = TAKEN[name]
+    lines = "".join(f"    {line}\n" for line in body.split("\n"))
+    definition = Source("m.py", f"def f(self):\n{lines}".encode()).definitions("f")[0]
+    value = next(n for n in definition.nodes if flow.method(n) == "get")
+    taken = [
+        f"{type(node).__name__} {cst.Module([]).code_for_node(node).strip()}"
+        for node in uses(definition, value)
+    ]
+    assert sorted(t.rstrip(",") for t in taken) == sorted(e.rstrip(",") for e in expected)
 
 
 def call(code: str) -> cst.Call:

@@ -1,0 +1,76 @@
+"""Data flow forward, inside one definition: what takes a value in the end."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from rewriter.flow import RESHAPES, method, origins
+from rewriter.source import Definition
+
+
+def uses(definition: Definition, expression: cst.CSTNode) -> list[cst.CSTNode]:
+    """Follow an expression forward: return what takes its value in the end, in no order.
+
+    The other way round to ``trace``: looks through the same steps and the names that they are
+    bound to. What takes it is a call's argument (the ``Arg``), an attribute that is no reshaping
+    method, a statement, or any other node around it.
+    """
+    found: list[cst.CSTNode] = []
+    seen: set[cst.CSTNode] = set()
+    todo = [expression]
+    while todo:
+        node = todo.pop(0)
+        if node in seen:
+            continue
+        seen.add(node)
+        onward, names = _onward(definition, node)
+        for name in names:
+            todo += [
+                use for use in definition.nodes
+                if isinstance(use, cst.Name) and use.value == name.value
+                and _is_read(definition, use)
+                and any(o.node is node for o in origins(definition, use))
+            ]  # fmt: skip
+        if onward is None and not names:
+            parent = definition.parents[node]
+            found += [parent] if parent is not None else []
+        elif onward is not None:
+            todo.append(onward)
+    return found
+
+
+def _onward(definition: Definition, node: cst.CSTNode) -> tuple[cst.CSTNode | None, list[cst.Name]]:
+    """Return the larger expression that still is this value, and the names it is bound to."""
+    parent = definition.parents[node]
+    if isinstance(parent, cst.Attribute) and parent.value is node:
+        call = definition.parents[parent]
+        if isinstance(call, cst.Call) and call.func is parent and method(call) in RESHAPES:
+            return call, []
+    if isinstance(parent, cst.Subscript) and parent.value is node:
+        return parent, []
+    if isinstance(parent, cst.IfExp) and parent.test is not node:
+        return parent, []
+    if isinstance(parent, cst.NamedExpr):
+        return parent, [parent.target] if isinstance(parent.target, cst.Name) else []
+    if isinstance(parent, cst.Assign):
+        targets = [target.target for target in parent.targets]
+        if all(isinstance(target, cst.Name) for target in targets):
+            return None, [target for target in targets if isinstance(target, cst.Name)]
+    if isinstance(parent, cst.AnnAssign) and isinstance(parent.target, cst.Name):
+        return None, [parent.target]
+    return None, []
+
+
+def _is_read(definition: Definition, name: cst.Name) -> bool:
+    """Return whether a name is read where it stands, and not bound or a part of another name."""
+    node: cst.CSTNode = name
+    parent = definition.parents[node]
+    while isinstance(parent, (cst.Element, cst.StarredElement, cst.Tuple, cst.List)):
+        node, parent = parent, definition.parents[parent]
+    if isinstance(parent, cst.Attribute):
+        return parent.value is node
+    if isinstance(parent, (cst.AnnAssign, cst.NamedExpr, cst.For, cst.CompFor)):
+        return parent.target is not node
+    if isinstance(parent, cst.Arg):
+        return parent.value is node
+    return not isinstance(parent, (cst.AssignTarget, cst.Param, cst.AsName, cst.Del))
