@@ -55,8 +55,9 @@ class Insert(NamedTuple):
 class Replace(NamedTuple):
     """Put other code in the place of the code found. Holes of the find template may be used.
 
-    Not an insertion: the original layout is gone, so a revert without the manifest restores the
-    find template's own form.
+    Only the expressions in which the two templates differ are touched; the layout of the rest
+    stays. Not an insertion: the layout of what was touched is gone, so a revert without the
+    manifest restores the find template's own form there.
     """
 
     code: str
@@ -87,7 +88,8 @@ class Site:
     """One kind of place in one definition.
 
     Attributes:
-        within: qualified name of the definition, or ``<imports>``; nothing outside changes.
+        within: qualified name of the definition, ``<imports>``, or ``Class.<fields>`` for what
+            stands in front of a class's methods; nothing outside changes.
         kind: a word for reports: import, constructor, plan, cast.
         find: a template, several of which exactly one may match, or a finder.
         edit: what is done with each match.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,33 @@ def edits_of(site: Site, definition: Definition, match: Match) -> list[TextEdit]
         return _wrap(edit, source, start, end, match.arguments)
     from rewriter.patterns import compiled
 
-    return [TextEdit(start, end, compiled(edit.code).fill(definition, match.holes))]
+    templates = (site.find,) if isinstance(site.find, str) else site.find
+    assert not callable(templates), "a Replace site is found by a template"
+    found = next(t for t in templates if compiled(t).match(match.node) is not None)
+    return replaced(found, edit.code, definition, match.node, match.holes)
+
+
+def replaced(
+    old: str, new: str, definition: Definition, node: cst.CSTNode, holes: Mapping[str, cst.CSTNode]
+) -> list[TextEdit]:
+    """Turn what one template matched into another: only the expressions that differ are touched.
+
+    So the layout and the comments of the rest stay. Where the templates differ by more than
+    expressions, or where brackets would be needed, the whole is written anew.
+    """
+    from rewriter.patterns import compiled
+
+    start, end = definition.span(node)
+    edits = [
+        TextEdit(*definition.span(part), compiled(code).fill(definition, holes))
+        for part, code in compiled(old).changes(compiled(new), node)
+    ]
+    edits.sort(key=lambda edit: edit.start)
+    text = definition.source.text[start:end]
+    moved = [TextEdit(e.start - start, e.end - start, e.text) for e in edits]
+    if edits and compiled(new).holds(splice(text, moved), holes, in_brackets=True):
+        return edits
+    return [TextEdit(start, end, compiled(new).fill(definition, holes))]
 
 
 def _needs_brackets(node: cst.CSTNode) -> bool:

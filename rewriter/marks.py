@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rewriter.codemod import Codemod, Replace, Site, Wrap
-from rewriter.edits import TextEdit
+from rewriter.edits import TextEdit, replaced
 from rewriter.source import NEWLINE, Definition, Source
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def _marks(site: Site, definition: Definition) -> list[Mark]:
         if isinstance(edit, Replace):
             original = site.find[0] if isinstance(site.find, tuple) else site.find
             assert isinstance(original, str), "a Replace site is found by a template"
-            text = compiled(original).fill(definition, hit.holes)
-            found.append(Mark(site, line, (TextEdit(start, end, text),)))
+            back = replaced(edit.code, original, definition, hit.node, hit.holes)
+            found.append(Mark(site, line, tuple(back)))
             continue
         first, last = source.line_start(line), source.line_start(source.line_at(end) + 1)
         if source.line_at(last) == source.line_at(end) and first > 0:  # last line, no newline

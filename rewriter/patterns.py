@@ -16,6 +16,7 @@ from rewriter.source import Definition
 
 _HOLE = re.compile(r"\{(\*?)([A-Za-z_]\w*)\}")
 _NAMES = re.compile(r"__(hole|rest)_(\w+)__")
+_SPELLED = re.compile(r"\b__hole_(\w+?)__\b")
 _TOKEN = re.compile(r"\w+|[^\w\s]+|\n")
 
 # What a layout tool may change without changing the meaning.
@@ -77,12 +78,30 @@ class Pattern:
         """
         code = {name: definition.code(node) for name, node in holes.items()}
         plain = _HOLE.sub(lambda m: code[m.group(2)], self.template.strip())
-        if self._holds(plain, holes):
+        if self.holds(plain, holes):
             return plain
         return _HOLE.sub(lambda m: f"({code[m.group(2)]})", self.template.strip())
 
-    def _holds(self, code: str, holes: Mapping[str, cst.CSTNode]) -> bool:
-        """Return whether code is this template with just these expressions in its holes."""
+    def changes(self, other: Pattern, node: cst.CSTNode) -> list[tuple[cst.CSTNode, str]]:
+        """Say what of a node that this template matches must change to make it another's.
+
+        The smallest expressions in which the templates differ, each with the template of what it
+        becomes; empty where they differ by more than expressions.
+        """
+        return [
+            (old, _SPELLED.sub(r"{\1}", cst.Module([]).code_for_node(new)))
+            for old, new in _changes(self.root, other.root, node) or ()
+        ]
+
+    def holds(
+        self, code: str, holes: Mapping[str, cst.CSTNode], *, in_brackets: bool = False
+    ) -> bool:
+        """Return whether code is this template with just these expressions in its holes.
+
+        Where it stands in brackets an expression may be spread over lines.
+        """
+        if in_brackets and isinstance(self.root, cst.BaseExpression):
+            code = f"(\n{code}\n)"
         try:
             found = self.match(_parse(code))
         except (cst.ParserSyntaxError, ValueError):
@@ -171,6 +190,32 @@ def _same_all(pattern: Sequence[Any], node: Sequence[Any], holes: dict[str, cst.
     return len(pattern) == len(node) and all(
         _same(p, n, holes) for p, n in zip(pattern, node, strict=True)
     )
+
+
+def _changes(old: Any, new: Any, node: Any) -> list[tuple[cst.CSTNode, cst.CSTNode]] | None:
+    """Pair the parts of a node with what takes their place; None where no expression holds them."""
+    if isinstance(old, (list, tuple)):
+        if not len(old) == len(new) == len(node):
+            return None
+        each = [_changes(o, n, at) for o, n, at in zip(old, new, node, strict=True)]
+        return None if None in each else [pair for pairs in each for pair in pairs or ()]
+    if not isinstance(old, cst.CSTNode):
+        return [] if old == new else None
+    if type(old) is type(new):
+        if isinstance(old, cst.Name) and _NAMES.fullmatch(old.value) and old.deep_equals(new):
+            return []
+        names = [f.name for f in fields(old)]
+        parts = [(getattr(old, n), getattr(new, n), getattr(node, n, None)) for n in names]
+        each = [
+            _changes(o, n, at)
+            for name, (o, n, at) in zip(names, parts, strict=True)
+            if not _is_layout(name, o, n)
+        ]
+        if None not in each:
+            return [pair for pairs in each for pair in pairs or ()]
+    bracketed = bool(getattr(old, "lpar", ()) or getattr(new, "lpar", ()))
+    whole = isinstance(node, cst.BaseExpression) and isinstance(new, cst.BaseExpression)
+    return [(node, new)] if whole and not bracketed else None
 
 
 def _difference(expected: list[str], found: list[str]) -> str:

@@ -30,6 +30,10 @@ LARGEST = 8 * 2**20
 IMPORTS = "<imports>"
 """The definition that stands for a module's leading block of imports."""
 
+FIELDS = ".<fields>"
+"""Behind a class's name: its statements in front of the first method, such as the fields of a
+dataclass. The whole of a class like ServerArgs takes seconds to parse."""
+
 NEWLINE = re.compile(r"\r\n|\r|\n")  # Python's own; str.splitlines knows more of them
 
 _INDENT = re.compile(r"[ \t\f]*")
@@ -113,10 +117,16 @@ class Source:
         return found
 
     def definitions(self, name: str) -> list[Definition]:
-        """Return all definitions called ``name``, in order; for IMPORTS the leading block."""
+        """Return all definitions called ``name``, in order; for IMPORTS the leading block.
+
+        ``Class.<fields>`` is the block of statements that a class begins with.
+        """
         if name == IMPORTS:
             first, last = _imports(self.tree)
             return [Definition(self, IMPORTS, first, last)] if first else []
+        if name.endswith(FIELDS):
+            blocks = [_fields_of(node) for node in self.nodes.get(name.removesuffix(FIELDS), [])]
+            return [Definition(self, name, first, last) for first, last in blocks if first]
         return [
             Definition(self, name, _first_line(node), node.end_lineno or node.lineno)
             for node in self.nodes.get(name, [])
@@ -252,13 +262,14 @@ class Definition:
 
     @property
     def _ast(self) -> list[ast.stmt]:
-        return [
-            node
-            for node in (
-                self.source.tree.body if self.name == IMPORTS else self.source.nodes[self.name]
-            )
-            if self.first <= node.lineno <= self.last
-        ]
+        if self.name == IMPORTS:
+            around = self.source.tree.body
+        elif self.name.endswith(FIELDS):
+            classes = self.source.nodes[self.name.removesuffix(FIELDS)]
+            around = [inner for node in classes for inner in getattr(node, "body", [])]
+        else:
+            around = self.source.nodes[self.name]
+        return [node for node in around if self.first <= node.lineno <= self.last]
 
     @cached_property
     def _whole(self) -> dict[cst.CSTNode, tuple[int, int]]:
@@ -376,6 +387,16 @@ def _walk(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, ast.stmt]]:
 def _first_line(node: ast.stmt) -> int:
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(d.lineno for d in decorators)])
+
+
+def _fields_of(node: ast.stmt) -> tuple[int, int]:
+    """Return first and last line of what a class has in front of its methods, or (0, 0)."""
+    first = last = 0
+    for inner in node.body if isinstance(node, ast.ClassDef) else ():
+        if isinstance(inner, _DEFINITIONS) or inner.lineno == node.lineno:
+            break
+        first, last = first or inner.lineno, inner.end_lineno or inner.lineno
+    return first, last
 
 
 def _imports(tree: ast.Module) -> tuple[int, int]:

@@ -60,7 +60,8 @@ def _checked(name: str) -> str:
 
     from rewriter import pins
 
-    ready = [r for pin in pins.load(name) if pin.state is State.READY for r in pin.releases]
+    # A release counts once, however many files of it are pinned.
+    ready = {r for pin in pins.load(name) if pin.state is State.READY for r in pin.releases}
     if not ready:
         return "no release"
     ordered = sorted(ready, key=Version)
