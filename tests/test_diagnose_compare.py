@@ -121,3 +121,13 @@ def test_other_machines_and_batches_are_cautioned(tmp_path: Path) -> None:
     other = Recipe(fault="no cast", device="NVIDIA H200", annotations="step[DECODE bs=8]")
     found = compare(old, _written(tmp_path, other, "after.json"))
     assert [caution.split(" differ")[0] for caution in found.cautions] == ["GPU", "steps"]
+
+
+def test_a_bf16_pool_is_the_control(tmp_path: Path) -> None:
+    """F10: 0 such launches with a BF16 KV cache."""
+    old = _written(tmp_path, Recipe())
+    new = _written(tmp_path, Recipe(fault="no cast"), "after.json")
+    fp8 = replace(old, known=replace(old.known, kv_dtype="fp8_e4m3"))
+    bf16 = replace(new, known=replace(new.known, kv_dtype="bfloat16"))
+    (caution,) = compare(fp8, bf16).cautions
+    assert caution.endswith("bfloat16 after (the control: no cast there, as F10 asks)")

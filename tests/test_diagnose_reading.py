@@ -312,3 +312,20 @@ def test_reading_takes_a_part_of_orjsons_time(tmp_path: Path) -> None:
                 total += event["dur"]
         theirs.append(time.process_time() - began)
     assert min(ours) < 0.6 * min(theirs)
+
+
+def test_events_that_begin_with_an_unknown_field(tmp_path: Path) -> None:
+    """No writer is known that does; without heads the file would be one window."""
+    events = [
+        {"order": n, "ph": "X", "cat": "kernel", "name": "k", "ts": 1.0 + n, "dur": 0.5,
+         "args": {"stream": 7, "note": "x" * 200}}
+        for n in range(20_000)
+    ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    health, recording = _read(path)
+    assert health.whole
+    assert (health.events, recording.gpu_us) == (20_000, 10_000.0)
+    path.write_text(path.read_text().replace('"note": "x', '"note": "\\x', 50))
+    health, recording = _read(path)
+    assert (health.events, health.repaired) == (20_000, 50)

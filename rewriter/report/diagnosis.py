@@ -44,6 +44,7 @@ def diagnosis_lines(found: Diagnosis, *, colour: bool, verbose: bool = False) ->
     yield from _recorded(found)
     yield ""
     yield from family_lines(found.families, found.gpu_us, _spent(found))
+    yield f"  {found.unattributed:.1%} of it in kernels that no family knows"
     if verbose:
         yield ""
         yield from _kernels(found.kernels, found.gpu_us)

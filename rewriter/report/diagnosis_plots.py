@@ -118,15 +118,16 @@ def columns(steps: Sequence[tuple[float, float]], title: str) -> str:
         left = _LABEL + (number + 0.5) * pitch - width / 2
         tip = f"step {number + 1}: {whole:.2f} ms, cast {cast:.2f} ms"
         foot, head = cast * scale, (whole - cast) * scale
-        red = colour_of(Family.FULL_CAST)
-        body.append(_rectangle(left, base - foot, width, foot, red, tip))
+        fill = colour_of(Family.FULL_CAST)
+        body.append(_rectangle(left, base - foot, width, foot, fill, tip))
         body.append(_rectangle(left, base - foot - head, width, head, _REST_COLOUR, tip))
         if pitch >= 22 or number % 5 == 4 or number == 0:
             x = left + width / 2
             body.append(f'<text x="{x:.1f}" y="{base + 18}" class="tick">{number + 1}</text>')
-    entries = [("other kernels", _REST_COLOUR)]
+    entries = [("all kernels", _REST_COLOUR)]
     if any(cast for _, cast in steps):
-        entries.insert(0, (str(Family.FULL_CAST), colour_of(Family.FULL_CAST)))
+        red = (str(Family.FULL_CAST), colour_of(Family.FULL_CAST))
+        entries = [red, ("other kernels", _REST_COLOUR)]
     return _svg(base + 26, title, body) + _entries(entries)
 
 

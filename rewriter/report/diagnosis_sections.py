@@ -114,19 +114,21 @@ def sizes(count: int) -> str:
 def prediction_lines(prediction: Prediction) -> Iterator[str]:
     """Yield how the predicted step comes about."""
     yield heading("Prediction", "max(host, step - cast + what stays)")
-    source = "measured without the profiler" if prediction.measured else "in the trace"
+    source = "without the profiler" if prediction.measured else "in the trace"
     now = f"{prediction.tokens_before:,.1f} tokens/s"
-    yield _sum("step", prediction.step_ms, f"{source}, {now}")
-    yield _sum("- cast", prediction.cast_ms, f"{prediction.cast_ms / prediction.step_ms:.1%} of it")
+    yield from _sum("step", prediction.step_ms, f"{source}, {now}")
+    yield from _sum(
+        "- cast", prediction.cast_ms, f"{prediction.cast_ms / prediction.step_ms:.1%} of it"
+    )
     note = "" if prediction.stays_ms else "small for short contexts (--context N)"
-    yield _sum("+ what stays", prediction.stays_ms, note)
-    yield _sum("= if the GPU limits", prediction.gpu_bound_ms, "")
+    yield from _sum("+ what stays", prediction.stays_ms, note)
+    yield from _sum("= if the GPU limits", prediction.gpu_bound_ms, "")
     gpu = f"of {milliseconds(prediction.gpu_ms)}, {prediction.amdahl:.2f} times less"
-    yield _sum("GPU time left", prediction.gpu_left_ms, gpu)
+    yield from _sum("GPU time left", prediction.gpu_left_ms, gpu)
     if prediction.host_ms is not None:
-        yield _sum("host, at least", prediction.host_ms, _host(prediction))
+        yield from _sum("host, at least", prediction.host_ms, _host(prediction))
     after = f"{prediction.tokens_after:,.1f} tokens/s, {prediction.speedup:.2f} times as fast"
-    yield _sum("predicted", prediction.new_ms, after)
+    yield from _sum("predicted", prediction.new_ms, after)
 
 
 def _host(prediction: Prediction) -> str:
@@ -137,5 +139,6 @@ def _host(prediction: Prediction) -> str:
     return "to launch a step, as profiled"
 
 
-def _sum(label: str, value: float, note: str) -> str:
-    return f"  {label:<20} {milliseconds(value):>9} ms  {note}".rstrip()
+def _sum(label: str, value: float, note: str) -> Iterator[str]:
+    told = f"{label:<20} {milliseconds(value):>9} ms  "
+    yield from aligned(told, note, width=len(told)) if note else [f"  {told}".rstrip()]

@@ -173,8 +173,16 @@ def _cautions(before: Diagnosis, after: Diagnosis) -> tuple[str, ...]:
         ("stacks", before.head.with_stack, after.head.with_stack),
     ):
         if old is not None and new is not None and old != new:
-            found.append(f"{what} differ: {old} before, {new} after")
+            found.append(f"{what} differ: {old} before, {new} after{_control(what, after)}")
     return tuple(found)
+
+
+def _control(what: str | None, after: Diagnosis) -> str:
+    """Say that a trace with a BF16 pool is the control experiment (F10)."""
+    if what != "KV dtype" or "fp8" in str(after.known.kv_dtype):
+        return ""
+    cast = "a cast is there still" if after.cause else "no cast there, as F10 asks"
+    return f" (the control: {cast})"
 
 
 def _hypotheses(

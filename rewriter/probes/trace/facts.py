@@ -125,7 +125,7 @@ def _verdict(
         return Verdict.NONE, "F3 does not hold: the calls are not as large as the pool"
     support = [key for key in ("F2", "F4", "F7") if held[key]]
     if held["F3"] and support and (_pool_matches(group, context) or {"F4", "F7"} & {*support}):
-        return Verdict.FULL_POOL, f"F1, F3 and {_and(support)} hold"
+        return Verdict.FULL_POOL, f"{_and(['F1', 'F3', *support])} hold"
     return _open(group, context, held)
 
 
@@ -147,7 +147,7 @@ def _open(group: CastGroup, context: Context, held: dict[str, bool | None]) -> t
 
 
 def _and(keys: list[str]) -> str:
-    return keys[0] if len(keys) == 1 else f"{', '.join(keys[:-1])} and {keys[-1]}"
+    return f"{', '.join(keys[:-1])} and {keys[-1]}"
 
 
 def _f1(group: CastGroup, context: Context) -> Fact:

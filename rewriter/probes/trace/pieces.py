@@ -13,6 +13,8 @@ from rewriter.probes.trace.lenient import UnreadableError, read_object
 _FIRST_KEYS = rb"ph|name|cat|pid|tid|ts|dur|id|args|bp|s|sf|cname|tts"
 # A brace that follows a colon opens a value inside an event.
 _HEAD = re.compile(rb'[^:\s](\s*)\{\s*"(?:' + _FIRST_KEYS + rb')"\s*:')
+# Writers other than kineto may begin an event with any field.
+_ANY_HEAD = re.compile(rb'[\]}",](\s*)\{\s*"[^"\\\s]{1,40}"\s*:')
 _BETWEEN = re.compile(rb"[\s,\0]*")
 # After a whole event: the array's own end, then the document's, or its next field.
 _ARRAY_END = re.compile(rb'\]\s*(?:\Z|\}|,\s*(?:\Z|\}|"))')
@@ -32,9 +34,18 @@ _SPANS = (1, 4, 64)
 _scanner = json.JSONDecoder(strict=False)
 
 
-def heads_in(text: bytes, start: int, end: int) -> Iterator[int]:
-    """Yield the positions where an event may start, except one at ``start`` itself."""
-    for found in _HEAD.finditer(text, start, end):
+_SPARSE = 64 << 10
+"""Bytes an event, on average, from which its heads are taken for unknown ones."""
+
+
+def heads_in(text: bytes, start: int, end: int, *, known: bool = True) -> Iterator[int]:
+    """Yield the positions where an event may start, except one at ``start`` itself.
+
+    Args:
+        text, start, end: what is searched.
+        known: look for the first fields that kineto writes, else for any.
+    """
+    for found in (_HEAD if known else _ANY_HEAD).finditer(text, start, end):
         yield found.end(1)
 
 
@@ -58,6 +69,8 @@ class Pieces:
         self._end = end
         self._final = final
         self._heads = [*heads_in(text, 0, len(text)), len(text)]
+        if len(text) > _SPARSE * len(self._heads):
+            self._heads = [*heads_in(text, 0, len(text), known=False), len(text)]
         self._carry = False
 
     def read(self) -> list[Event]:

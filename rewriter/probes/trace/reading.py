@@ -112,11 +112,15 @@ class Reading:
 
 def _last_head(text: bytes) -> int:
     """Return where the last event starts that is not the first, or 0."""
+    return _last(text, known=True) or _last(text, known=False)
+
+
+def _last(text: bytes, *, known: bool) -> int:
     near = _NEAR
     while True:
         start = max(0, len(text) - near)
         found = 0
-        for found in heads_in(text, start, len(text)):  # noqa: B007
+        for found in heads_in(text, start, len(text), known=known):  # noqa: B007
             pass
         if found or not start:
             return found
