@@ -14,7 +14,7 @@ from rewriter.errors import UsageError
 
 if TYPE_CHECKING:
     from rewriter.probes.trace.comparison import Comparison
-    from rewriter.probes.trace.diagnosis import Asked, Diagnosis
+    from rewriter.probes.trace.findings import Asked, Diagnosis
     from rewriter.probes.trace.tabled import TableDiagnosis
 
 _PANEL = "Figures from outside the trace (default: server_args.json beside it)"
@@ -129,7 +129,7 @@ def _asked(
     context: int | None,
 ) -> Asked:
     from rewriter.catalog import names
-    from rewriter.probes.trace.diagnosis import Asked
+    from rewriter.probes.trace.findings import Asked
     from rewriter.probes.trace.known import Known, model_of, server_from
 
     known = Known(model=model_of(model, model_config), layers=layers, pool=pool, page=page)
@@ -165,7 +165,8 @@ def _diagnosed(paths: Iterable[Path], asked: Asked, steps: int | None) -> _Pages
         if is_table(path):
             tables += diagnose_table(path, asked, steps)
         else:
-            ranks += diagnose(path, asked, reading(path.name))
+            with reading(path.name) as progress:
+                ranks += diagnose(path, asked, progress)
     return _Pages(tuple(ranks), tuple(tables))
 
 
@@ -221,10 +222,11 @@ def _texts(pages: _Pages, *, colour: bool, verbose: bool) -> Iterator[Iterable[s
     from rewriter.report.diagnosis_pages import comparison_lines, rank_lines, table_lines
 
     shown = pages.ranks
-    if len(shown) > 1 and pages.comparison is None:
+    two = pages.comparison is not None and pages.comparison.after is not None
+    if len(shown) > 1 and not two:
         yield rank_lines(shown)
-        if not verbose:
-            shown = (max(shown, key=lambda one: (one.cast_us, one.gpu_us)),)
+    if len(shown) > 1 and not verbose:
+        shown = () if two else (max(shown, key=lambda one: (one.cast_us, one.gpu_us)),)
     for one in shown:
         yield diagnosis_lines(one, colour=colour, verbose=verbose)
     for table in pages.tables:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _WORTH_IT = 64 << 20
 
 
-def reading(name: str) -> Callable[[int, int], None] | None:
-    """Return a callback for bytes read of a file's size, or None where nobody watches."""
+@contextmanager
+def reading(name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Give a callback for bytes read of a file's size, or None where nobody watches."""
     if not sys.stderr.isatty():
-        return None
+        yield None
+        return
     state: dict[str, Any] = {}
 
     def report(done: int, total: int) -> None:
@@ -24,13 +27,15 @@ def reading(name: str) -> Callable[[int, int], None] | None:
             from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
             bar = Progress(
-                TextColumn(name), BarColumn(), DownloadColumn(),
+                TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(),
                 console=Console(stderr=True), transient=True,
             )  # fmt: skip
             bar.start()
-            state.update(bar=bar, task=bar.add_task("read", total=total))
+            state.update(bar=bar, task=bar.add_task(name, total=total))
         state["bar"].update(state["task"], completed=done)
-        if done >= total:
-            state["bar"].stop()
 
-    return report
+    try:
+        yield report
+    finally:
+        if state:
+            state["bar"].stop()
