@@ -22,7 +22,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("source", "targets", "config", "pins", "verdicts", "catalog"),
     ("flow", "patterns", "rows", "walk", "witness", "transaction"),
     ("uses", "edits", "manifest", "leftovers", "bisect"),
-    ("marks", "sites", "forgotten", "output"),
+    ("marks", "sites", "forgotten", "output", "carry"),
     ("engine",),
     ("judge", "originals"),
     ("recording",),

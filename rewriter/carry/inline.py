@@ -1,0 +1,92 @@
+"""A change inside one statement or one header, merged token by token."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from rewriter.carry.lexing import Token
+from rewriter.carry.sequences import changes, common, merge
+
+_KEYWORD = re.compile(r",?\w+(:[^,=]+)?=[^,]+(,\w+(:[^,=]+)?=[^,]+)*,?")
+
+
+def merged(
+    base: Sequence[Token], ours: Sequence[Token], theirs: Sequence[Token], newline: str
+) -> str | None:
+    """Return their text with our changes in it; None where both changed the same tokens.
+
+    Kept tokens keep the layout that they have there, unless it is the old one and ours is not.
+    """
+    words = [[t.text for t in side] for side in (base, ours, theirs)]
+    found = merge(*words)
+    if found is None:
+        return None
+    to_base = {j: i for i, j in common(words[0], words[2])}
+    to_ours = dict(common(words[0], words[1]))
+    parts: list[str] = []
+    at = 0
+    for piece in found:
+        parts += _kept(base, ours, theirs, range(at, piece.start), to_base, to_ours)
+        taken = ours[piece.left : piece.right]
+        for number, token in enumerate(taken):
+            first = number == 0 and piece.start < piece.end
+            before = theirs[piece.start].before if first else token.before
+            parts.append(re.sub(r"\r\n|\n", newline, before) + token.text)
+        at = piece.end
+    parts += _kept(base, ours, theirs, range(at, len(theirs)), to_base, to_ours)
+    return "".join(parts)
+
+
+def _kept(
+    base: Sequence[Token], ours: Sequence[Token], theirs: Sequence[Token], span: range,
+    to_base: dict[int, int], to_ours: dict[int, int],
+) -> list[str]:  # fmt: skip
+    parts: list[str] = []
+    for index in span:
+        token = theirs[index]
+        before = token.before
+        origin = to_base.get(index)
+        if origin is not None and origin in to_ours and base[origin].before == before:
+            before = ours[to_ours[origin]].before
+        parts.append(before + token.text)
+    return parts
+
+
+def lost_comments(base: Sequence[Token], ours: Sequence[Token], theirs: Sequence[Token]) -> bool:
+    """Tell whether a comment that the patch changed stands where their layout differs."""
+    words = [[t.text for t in side] for side in (base, ours, theirs)]
+    to_theirs = dict(common(words[0], words[2]))
+    for i, j in common(words[0], words[1]):
+        if "#" in ours[j].before + base[i].before and ours[j].before != base[i].before:
+            other = to_theirs.get(i)
+            if other is None or theirs[other].before != base[i].before:
+                return True
+    return False
+
+
+def changed_words(base: Sequence[Token], ours: Sequence[Token]) -> int:
+    """Return how many tokens a change removes and adds."""
+    found = changes([t.text for t in base], [t.text for t in ours])
+    return sum(c.end - c.start + c.right - c.left for c in found)
+
+
+def imported(
+    base: ast.stmt | None, ours: ast.stmt | None, theirs: ast.stmt | None
+) -> list[str] | None:
+    """Return the names that a patch adds to an import; None where it does anything else.
+
+    The order of names in an import has no meaning, so both sides may add some.
+    """
+    if not (
+        isinstance(base, ast.ImportFrom)
+        and isinstance(ours, ast.ImportFrom)
+        and isinstance(theirs, ast.ImportFrom)
+        and (base.module, base.level) == (ours.module, ours.level) == (theirs.module, theirs.level)
+    ):
+        return None
+    old, new, there = ([ast.unparse(a) for a in s.names] for s in (base, ours, theirs))
+    if set(old) - set(new) or "*" in there:
+        return None
+    return [name for name in new if name not in old and name not in there]

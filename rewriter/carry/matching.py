@@ -1,0 +1,165 @@
+"""Which statement of one version is which of another."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+from rewriter.carry.sequences import common
+from rewriter.carry.units import Block, Unit, walk
+
+_ALIKE = 0.6
+"""The share of common tokens from which a statement is the same one, changed."""
+
+_NAMED = frozenset({"def", "class", "=", "from"})
+"""Identities that name what they are about; others need their place as evidence too."""
+
+
+def pairs(one: Sequence[Unit], two: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
+    """Pair the statements of two blocks in their order: equal ones, then changed ones."""
+    found = [(one[i], two[j]) for i, j in common([_mark(u) for u in one], [_mark(u) for u in two])]
+    found = _between(one, two, found, _by_identity)
+    return _between(one, two, found, _by_likeness)
+
+
+def _mark(unit: Unit) -> Hashable:
+    return unit.key if unit.nodes else "the end of the file"
+
+
+_Pairs = list[tuple[Unit, Unit]]
+
+
+def _between(
+    one: Sequence[Unit],
+    two: Sequence[Unit],
+    anchors: _Pairs,
+    pairing: Callable[[Sequence[Unit], Sequence[Unit]], _Pairs],
+) -> _Pairs:
+    """Pair what lies between pairs already known."""
+    places_one = {id(u): i for i, u in enumerate(one)}
+    places_two = {id(u): j for j, u in enumerate(two)}
+    found: _Pairs = []
+    i = j = 0
+    for left, right in anchors:
+        to_i, to_j = places_one[id(left)], places_two[id(right)]
+        found += pairing(one[i:to_i], two[j:to_j])
+        found.append((left, right))
+        i, j = to_i + 1, to_j + 1
+    return found + pairing(one[i:], two[j:])
+
+
+def _by_identity(one: Sequence[Unit], two: Sequence[Unit]) -> _Pairs:
+    if not one or not two:
+        return []
+    left = [u.ident or ("?", str(id(u))) for u in one]
+    right = [u.ident or ("?", str(id(u))) for u in two]
+    return [(one[i], two[j]) for i, j in common(left, right) if _may_pair(one[i], two[j])]
+
+
+def _may_pair(one: Unit, two: Unit) -> bool:
+    """Refuse a pair whose identity says little where the rest is something else."""
+    if one.ident[0] in ("call", "Return", "Raise", "Try"):
+        return likeness(one, two) >= _ALIKE / 2
+    return True
+
+
+def _by_likeness(one: Sequence[Unit], two: Sequence[Unit]) -> _Pairs:
+    """Pair the statements that are most alike, best first, in their order."""
+    scored = sorted(
+        (
+            (-likeness(a, b), i, j)
+            for i, a in enumerate(one)
+            for j, b in enumerate(two)
+            if a.nodes and b.nodes and type(a.nodes[0]) is type(b.nodes[0])
+        ),
+    )
+    taken: list[tuple[int, int]] = []
+    for score, i, j in scored:
+        if -score >= _ALIKE and all((i - a) * (j - b) > 0 for a, b in taken):
+            taken.append((i, j))
+    return [(one[i], two[j]) for i, j in sorted(taken)]
+
+
+def likeness(one: Unit, two: Unit) -> float:
+    """Return the share of tokens that two statements have in common, in order: 0 to 1."""
+    left, right = [t.text for t in one.tokens], [t.text for t in two.tokens]
+    return ratio(left, right, _ALIKE / 2)
+
+
+def ratio(left: list[str], right: list[str], least: float) -> float:
+    """Return the common share of two token sequences; 0 where it is surely below ``least``."""
+    total = len(left) + len(right)
+    if not total:
+        return 1.0
+    shared = sum((Counter(left) & Counter(right)).values())
+    if 2 * shared / total < least:
+        return 0.0
+    if len(left) * len(right) > 250_000:
+        return 2 * shared / total
+    return difflib.SequenceMatcher(None, left, right, autojunk=False).ratio()
+
+
+class Mapping:
+    """Where the statements of the patch's release are in the other one."""
+
+    def __init__(self) -> None:
+        self._to: dict[Unit, Unit] = {}
+        self._taken: set[Unit] = set()
+        self._seen: set[tuple[Block, Block]] = set()
+        self.moved: set[Unit] = set()
+
+    def get(self, unit: Unit) -> Unit | None:
+        """Return the statement that this one became, or None."""
+        return self._to.get(unit)
+
+    def holds(self, unit: Unit) -> bool:
+        """Tell whether a statement of the other release is one that was there before."""
+        return unit in self._taken
+
+    def blocks(self, one: Block, two: Block) -> None:
+        """Map the statements of two blocks that are the same place."""
+        if (one, two) in self._seen:
+            return
+        self._seen.add((one, two))
+        for left, right in pairs(one.units, two.units):
+            self._put(left, right)
+        self._moves(one.units, two.units, _mark)
+        self._moves(one.units, two.units, _name)
+
+    def rest(self, one: Block, two: Block) -> None:
+        """Map what is left in two definitions, across blocks, where it is there once in each."""
+        for unit in walk(one):
+            if (other := self._to.get(unit)) is not None:
+                for left, right in zip(unit.segments, other.segments, strict=False):
+                    self.blocks(left.block, right.block)
+        self._moves(walk(one), walk(two), _mark)
+
+    def _put(self, left: Unit, right: Unit) -> None:
+        if left not in self._to and right not in self._taken:
+            self._to[left] = right
+            self._taken.add(right)
+
+    def _moves(
+        self, one: Iterable[Unit], two: Iterable[Unit], by: Callable[[Unit], Hashable | None]
+    ) -> None:
+        left = _once(one, by)
+        right = _once(two, by)
+        for mark, unit in left.items():
+            other = right.get(mark)
+            if other is None or unit in self._to or other in self._taken:
+                continue
+            self._put(unit, other)
+            self.moved.add(unit)
+
+
+def _once(units: Iterable[Unit], by: Callable[[Unit], Hashable | None]) -> dict[Hashable, Unit]:
+    found: defaultdict[Hashable, list[Unit]] = defaultdict(list)
+    for unit in units:
+        if unit.nodes and (mark := by(unit)) is not None:
+            found[mark].append(unit)
+    return {mark: group[0] for mark, group in found.items() if len(group) == 1}
+
+
+def _name(unit: Unit) -> Hashable | None:
+    return unit.ident if unit.ident and unit.ident[0] in _NAMED else None
