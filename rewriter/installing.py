@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 from rewriter import catalog
@@ -13,6 +14,7 @@ from rewriter.leftovers import Leftover, leftovers
 from rewriter.model import State, Verdict
 from rewriter.session import Session, in_order
 from rewriter.states import MARKED, Standing, Survey
+from rewriter.targets.overlay import Overlay
 from rewriter.transition import Planner, Transition
 
 
@@ -70,10 +72,27 @@ def install(
         raise RefusedError(refusal(found.rest))
     if not found.todo:
         return Installed(found, None, None if dry_run else survey)
-    transition = plan(session, survey, found, accept_unproven=accept_unproven)
+    with steady(session):
+        transition = plan(session, survey, found, accept_unproven=accept_unproven)
     if dry_run:
         return Installed(found, transition, None)
     return Installed(found, transition, carry_out(session, survey, transition, "apply"))
+
+
+@contextmanager
+def steady(session: Session) -> Iterator[None]:
+    """Tell a file that vanishes while a change is planned: an installer is at work.
+
+    Raises:
+        RefusedError: one did.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RefusedError(
+            f"{error.filename or session.target.location}: {error.strerror or error}, while the "
+            "package was read; is an installer at work? Nothing was written"
+        ) from error
 
 
 def carry_out(session: Session, survey: Survey, transition: Transition, command: str) -> Survey:
@@ -86,8 +105,10 @@ def carry_out(session: Session, survey: Survey, transition: Transition, command:
     from rewriter.transaction import Run
 
     assert survey.home is not None
+    overlay = session.target if isinstance(session.target, Overlay) else None
     if transition.writes:
-        Run(survey.home, command, transition.writes, transition.identity).carry_out()
+        with overlay.prepared(transition.writes) if overlay else nullcontext():
+            Run(survey.home, command, transition.writes, transition.identity).carry_out()
     known = [codemod for codemod in session.codemods if not isinstance(codemod, Forgotten)]
     return Session(session.target, known, session.force_version).survey
 

@@ -17,6 +17,9 @@ class Running(NamedTuple):
 
 PROC = Path("/proc")
 
+_NO_SERVERS = frozenset({"pip", "uv", "rewriter", "pytest"})
+"""Programs that name the package on their command line and do not run it."""
+
 
 def older_than(root: Path, changed: Iterable[str]) -> list[Running]:
     """Return processes of this sglang that started before one of its files was changed.
@@ -62,7 +65,8 @@ def _running(entry: Path, places: set[str], since_boot: float) -> Running | None
         words = (entry / "cmdline").read_bytes().split(b"\0")
         command = os.fsdecode(b" ".join(words)).strip()
         program = os.fspath((entry / "exe").readlink()).rpartition("/")[2]
-        if "sglang" not in command or not program.startswith("python"):
+        names = {os.fsdecode(word).rpartition("/")[2] for word in words[:3]}
+        if "sglang" not in command or not program.startswith("python") or names & _NO_SERVERS:
             return None
         fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
         if int(fields[19]) / os.sysconf("SC_CLK_TCK") >= since_boot:

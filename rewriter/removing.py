@@ -9,7 +9,7 @@ from rewriter import catalog
 from rewriter.codemod import Codemod
 from rewriter.errors import Interrupted, RefusedError, TargetError
 from rewriter.forgotten import Forgotten
-from rewriter.installing import applied, carry_out, left_over, staying
+from rewriter.installing import applied, carry_out, left_over, staying, steady
 from rewriter.leftovers import Leftover
 from rewriter.model import Verdict
 from rewriter.recording import Proof
@@ -73,7 +73,8 @@ def remove(session: Session, *, dry_run: bool = False) -> Removed:
     orphaned = survey.manifest is not None and not stays
     if not going and not left and not orphaned:
         return Removed(verdicts, None, {}, True, (), None if dry_run else survey)
-    transition = Planner(session, survey).plan(present, wanted, left, accept_unproven=True)
+    with steady(session):
+        transition = Planner(session, survey).plan(present, wanted, left, accept_unproven=True)
     restored = {c.path for c in transition.changes} & transition.proofs.keys()
     proofs = {path: transition.proofs[path] for path in sorted(restored)}
     frozen = survey.manifest is not None and all(path in survey.manifest.files for path in restored)

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fake_sglang import installed_files
 from installing import (
     MIXER,
     MIXER_SOURCE,
+    PACKAGE,
     TOOLS,
     codemods,
     record_faults,
@@ -268,9 +270,6 @@ def test_own_edit_after_the_crash_is_left_alone(site_packages: Path) -> None:
 
 def test_upgrade_after_the_crash(site_packages: Path, write_files: Callable[..., Path]) -> None:
     """Another release was installed over it; its files are whole, and ours go."""
-    from fake_sglang import installed_files
-    from installing import PACKAGE
-
     leave_half(site_packages)
     for name in ("METADATA", "RECORD", "WHEEL"):
         (site_packages / "sglang-0.5.2.dist-info" / name).unlink(missing_ok=True)
@@ -415,6 +414,49 @@ def test_edit_before_the_rename_is_seen(site_packages: Path) -> None:
     assert after == before
 
 
+@pytest.mark.parametrize("can_swap", [True, False])
+def test_edit_between_the_last_look_and_the_rename(
+    can_swap: bool, site_packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A swap gives back what it replaced; where the system has none, the window stays."""
+    from rewriter.transaction import folder
+
+    if not can_swap:
+        monkeypatch.setattr(folder, "exchange", lambda *_: False)
+    theirs = MIXER_SOURCE + b"# theirs\n"
+    code, _ = during(
+        "rename", lambda: (site_packages / MIXER).write_bytes(theirs),
+        "apply", "alpha", "--site-packages", site_packages, end="layers/mixer.py",
+    )  # fmt: skip
+    assert code == (2 if can_swap else 0)
+    assert ((site_packages / MIXER).read_bytes() == theirs) == can_swap
+
+
+def test_edit_between_the_last_look_and_the_removal(site_packages: Path) -> None:
+    rewriter("apply", "alpha", "--site-packages", site_packages)
+    before = whole(site_packages)
+    code, err = during(
+        "unlink", lambda: (site_packages / TOOLS).write_bytes(b"theirs"),
+        "revert", "alpha", "--site-packages", site_packages, end="layers/_rewriter_tools.py",
+    )  # fmt: skip
+    assert code == 2
+    assert "changed by another process" in err
+    after = whole(site_packages)
+    assert after.pop(TOOLS)[1] == b"theirs"
+    before.pop(TOOLS)
+    assert after == before
+
+
+def test_new_file_never_replaces_one_that_came_in_between(site_packages: Path) -> None:
+    code, _ = during(
+        "rename", lambda: (site_packages / TOOLS).write_bytes(b"theirs"),
+        "apply", "alpha", "--site-packages", site_packages, end="layers/_rewriter_tools.py",
+    )  # fmt: skip
+    assert code == 2
+    assert (site_packages / TOOLS).read_bytes() == b"theirs"
+    assert (site_packages / MIXER).read_bytes() == MIXER_SOURCE
+
+
 def test_case_13_file_that_is_not_what_was_written(site_packages: Path) -> None:
     """ "Applied" is said only of what was read back."""
     before = whole(site_packages)
@@ -434,9 +476,6 @@ def test_upgrade_during_the_run_is_seen_and_undone(
     site_packages: Path, write_files: Callable[..., Path]
 ) -> None:
     """pip moves the old package away and unpacks the new one, whatever we hold."""
-    from fake_sglang import installed_files
-    from installing import PACKAGE
-
     newer = {**PACKAGE, "sglang/version.py": b'__version__ = "0.5.3"\n'}
     files = installed_files("0.5.3", newer)
 
@@ -458,6 +497,47 @@ def test_upgrade_during_the_run_is_seen_and_undone(
         for left in ("~glang", "~glang-0.5.2.dist-info", "sglang", "sglang-0.5.3.dist-info"):
             shutil.rmtree(site_packages / left)
         write_files(site_packages, installed_files("0.5.2", PACKAGE))
+
+
+def test_uninstall_during_the_run_leaves_no_empty_dist_info(site_packages: Path) -> None:
+    """pip would take one without METADATA for a package that it cannot remove."""
+
+    def pip() -> None:
+        for path in sorted(site_packages.rglob("*"), reverse=True):
+            if ".rewriter-" in path.name or path.name == "REWRITER.journal":
+                continue
+            if path.is_dir():
+                if not any(path.iterdir()):
+                    path.rmdir()
+            else:
+                path.unlink()
+
+    for name in ("compare", "rename", "verify"):
+        code, err = during(
+            name, pip, "apply", "alpha", "--site-packages", site_packages, end="RECORD"
+        )
+        assert code == 2, err
+        assert list(site_packages.iterdir()) == []
+        for path, raw in installed_files("0.5.2", PACKAGE).items():
+            (site_packages / path).parent.mkdir(parents=True, exist_ok=True)
+            (site_packages / path).write_bytes(raw)
+
+
+def test_package_that_vanishes_while_it_is_read(
+    site_packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rewriter import recording
+
+    real = recording._mode
+
+    def gone(*arguments: object) -> int:
+        shutil.rmtree(site_packages / "sglang")
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recording, "_mode", gone)
+    done = rewriter("apply", "alpha", "--site-packages", site_packages)
+    assert done.code == 2
+    assert "while the package was read; is an installer at work? Nothing was written" in done.err
 
 
 def test_folder_swapped_for_a_link(site_packages: Path, tmp_path: Path) -> None:

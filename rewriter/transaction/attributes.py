@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -25,7 +26,8 @@ def of(folder: Folder, name: str) -> Attributes:
     Its extended attributes are not asked for: they belong to the other file.
     """
     own = folder.status(name)
-    assert own is not None, f"{name} is there"
+    if own is None:  # an installer has just taken it away
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     if stat.S_ISLNK(own.st_mode):
         mode = stat.S_IMODE(folder.target_status(name).st_mode)
         return Attributes(mode, own.st_uid, own.st_gid, {})

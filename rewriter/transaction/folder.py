@@ -7,6 +7,7 @@ identity.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rewriter.errors import RefusedError
+from rewriter.transaction.exchange import exchange
 
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -133,6 +135,31 @@ class Folder:
     def rename(self, name: str, other: str) -> None:
         """Rename an entry in one step, in place of whatever stands under the other name."""
         os.rename(name, other, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def exchange(self, name: str, other: str) -> bool:
+        """Swap two entries in one step, so that what is replaced is never lost.
+
+        Returns:
+            False where the system cannot; then nothing was done.
+        """
+        return exchange(self._fd, name, other)
+
+    def publish(self, name: str, other: str) -> None:
+        """Give an entry a name that nothing has yet; by a link, which fails where it is taken.
+
+        Where there are no links it is looked up first. The first name may or may not remain.
+
+        Raises:
+            FileExistsError: somebody has been quicker.
+        """
+        try:
+            self.link(name, other)
+        except FileExistsError:
+            raise
+        except (OSError, NotImplementedError):
+            if self.status(other) is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), other) from None
+            self.rename(name, other)
 
     def unlink(self, name: str) -> None:
         """Remove an entry; one that is not there is as good as removed."""

@@ -108,8 +108,9 @@ def checked_path(at: object, path: object) -> str:
     if at == "home" and plain and len(parts) == 1:
         return path
     in_package = parts[0] == PACKAGE and len(parts) > 1
+    start = path == "sitecustomize.py"  # of an overlay
     in_dist_info = parts[0].endswith(".dist-info") and len(parts) == 2
-    if at == "root" and plain and (in_package or in_dist_info):
+    if at == "root" and plain and (in_package or in_dist_info or start):
         return path
     raise ValueError(f"{path!r} leaves the package")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 from rewriter.errors import Interrupted, RefusedError
 from rewriter.targets.home import Home
@@ -146,8 +148,12 @@ def _undoing_steps(ground: Ground, found: Journal, needed: list[Noted]) -> Itera
             continue
         folder, name = ground.folder(write.at, write.path), write.path.rpartition("/")[2]
         place, old = ground.shown(write), old_name(name, found.token)
+        aside = new_name(name, found.token)
         if write.before is None:
             yield Step("unlink", place, _bound(folder.unlink, name))
+        elif fingerprint(folder.look(aside)) not in (None, write.before, write.after):
+            # A run that died between a swap and the look at what came out of it.
+            yield Step("rename", place, _bound(folder.rename, aside, name))
         else:
             yield Step("rename", place, _bound(folder.rename, old, name))
         yield Step("sync directory", str(folder.path), folder.sync)
@@ -181,8 +187,8 @@ def closing_steps(ground: Ground, found: Journal) -> Iterator[Step]:
     if _is_ours(home, found):
         yield Step("unlink", str(home.journal_path), _bound(at_home.unlink, home.journal))
         yield Step("sync directory", str(home.folder), at_home.sync)
-    if home.own:
-        yield Step("remove directory", str(home.folder), _bound(_remove_if_empty, home))
+    for place in _left_empty(ground, found):
+        yield Step("remove directory", str(place), _bound(_remove_if_empty, place))
 
 
 def _is_ours(home: Home, found: Journal) -> bool:
@@ -191,9 +197,33 @@ def _is_ours(home: Home, found: Journal) -> bool:
     return there is not None and there.token == found.token
 
 
-def _remove_if_empty(home: Home) -> None:
-    if home.folder.is_dir() and not any(home.folder.iterdir()):
-        home.folder.rmdir()
+def _left_empty(ground: Ground, found: Journal) -> Iterator[Path]:
+    """Yield the directories that hold nothing any more, inner before outer.
+
+    An installer that takes a package away while our files are in it leaves their directories; a
+    dist-info without METADATA would then keep pip from installing the package again.
+    """
+    home = ground.home
+    places = {home.folder} | {ground.place(write).parent for write in found.writes}
+    for place in sorted(places, key=lambda path: -len(path.parts)):
+        while place == home.folder or home.root in place.parents:
+            if place.is_symlink() or not _is_empty(place):
+                break
+            yield place
+            place = place.parent
+
+
+def _is_empty(place: Path) -> bool:
+    try:
+        return not any(place.iterdir())
+    except OSError:
+        return False
+
+
+def _remove_if_empty(place: Path) -> None:
+    """Remove a directory; one that is in use again, or a link by now, stays."""
+    with suppress(OSError):
+        place.rmdir()
 
 
 def _sweep(home: Home) -> None:

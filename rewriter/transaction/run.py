@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -15,12 +14,9 @@ from rewriter.transaction.attributes import Attributes
 from rewriter.transaction.folder import Content, Folder, Link, fingerprint
 from rewriter.transaction.ground import Ground, check
 from rewriter.transaction.journal import Journal, Noted, Write, new_name, old_name
+from rewriter.transaction.moves import CHANGED, Moved, put, second_name, take_away, write_all
 from rewriter.transaction.recovery import clear, closing_steps, put_back
 from rewriter.transaction.steps import Step, StepFailed, perform
-
-
-class Moved(Exception):
-    """The target is no longer what the run was planned for."""
 
 
 class Run:
@@ -124,12 +120,12 @@ class Run:
             journal.hold(held[0])
 
         def publish() -> None:
-            _give_name(self._at_home(), temporary, name)
+            self._at_home().publish(temporary, name)
             self._published = True
             self._at_home().unlink(temporary)
 
         yield Step("create", place, create)
-        yield Step("write", place, lambda: _write(held[0], self.journal.dump()))
+        yield Step("write", place, lambda: write_all(held[0], self.journal.dump()))
         yield Step("sync", place, lambda: os.fsync(held[0]))
         yield Step("rename", place, publish)
         yield Step("sync directory", str(home.folder), lambda: self._at_home().sync())
@@ -152,7 +148,7 @@ class Run:
 
         yield Step("create", place, lambda: opened.append(folder.create(name)))
         try:
-            yield Step("write", place, lambda: _write(opened[0], raw))
+            yield Step("write", place, lambda: write_all(opened[0], raw))
             yield Step(
                 "keep attributes",
                 place,
@@ -167,7 +163,7 @@ class Run:
         if write.before is not None:
             folder, old = self._folder(write), old_name(write.name, self.journal.token)
             yield Step(
-                "back up", str(folder.path / old), lambda: _second_name(folder, write.name, old)
+                "back up", str(folder.path / old), lambda: second_name(folder, write.name, old)
             )
 
     def _sync_steps(self) -> Iterator[Step]:
@@ -179,14 +175,16 @@ class Run:
 
         def compare() -> None:
             if folder.look(write.name) != write.before:
-                raise Moved(f"{place}: changed by another process while this run was at work")
+                raise Moved(f"{place}: {CHANGED}")
 
+        new = new_name(write.name, token)
         yield Step("compare", place, compare)
-        if write.after is None:
-            yield Step("unlink", place, lambda: folder.unlink(write.name))
+        if write.before is None:
+            yield Step("rename", place, lambda: folder.publish(new, write.name))
+        elif write.after is None:
+            yield Step("unlink", place, lambda: take_away(folder, write, new, place))
         else:
-            new = new_name(write.name, token)
-            yield Step("rename", place, lambda: folder.rename(new, write.name))
+            yield Step("rename", place, lambda: put(folder, write, new, place))
         yield Step("sync directory", str(folder.path), folder.sync)
         for source in self._ground.sources(write):
             yield Step("drop byte code", str(source), _dropping(source))
@@ -227,53 +225,6 @@ class Run:
 
     def _at_home(self) -> Folder:
         return self._ground.folder("home", "")
-
-
-def _write(descriptor: int, raw: bytes) -> None:
-    rest = memoryview(raw)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-def _give_name(folder: Folder, temporary: str, name: str) -> None:
-    """Publish a file under a name that nothing has yet: by a link, which fails where it is taken.
-
-    Where the file system has no links, it is looked up first.
-
-    Raises:
-        FileExistsError: another run has been quicker.
-    """
-    try:
-        folder.link(temporary, name)
-    except FileExistsError:
-        raise
-    except (OSError, NotImplementedError):
-        if folder.status(name) is not None:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
-        folder.rename(temporary, name)
-
-
-def _second_name(folder: Folder, name: str, old: str) -> None:
-    """Give a file a second name; a copy where the file system has no hard links."""
-    try:
-        folder.link(name, old)
-        return
-    except FileExistsError:
-        raise
-    except (OSError, NotImplementedError):
-        content = folder.look(name)
-    if isinstance(content, Link):
-        folder.symlink(content.text, old)
-        return
-    assert content is not None
-    kept = attributes.of(folder, name)
-    descriptor = folder.create(old)
-    try:
-        _write(descriptor, content)
-        attributes.keep(descriptor, kept)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _dropping(source: Path) -> Callable[[], None]:
