@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from rewriter.carry.sequences import common
 from rewriter.carry.units import Block, Unit, walk
 
 _ALIKE = 0.6
 """The share of common tokens from which a statement is the same one, changed."""
+
+_TELLING = 4
+"""The least number of tokens of a statement that is known again in another block."""
 
 _NAMED = frozenset({"def", "class", "=", "from"})
 """Identities that name what they are about; others need their place as evidence too."""
@@ -107,11 +111,22 @@ class Mapping:
         self._to: dict[Unit, Unit] = {}
         self._taken: set[Unit] = set()
         self._seen: set[tuple[Block, Block]] = set()
+        self._rested: set[Unit] = set()
         self.moved: set[Unit] = set()
 
     def get(self, unit: Unit) -> Unit | None:
         """Return the statement that this one became, or None."""
+        if unit not in self._to and (around := _definition(unit)) is not None:
+            other = self._to.get(around)
+            if other is not None and around not in self._rested:
+                self._rested.add(around)
+                self._rest(around, other)
         return self._to.get(unit)
+
+    def put(self, left: Unit, right: Unit) -> None:
+        """Note that a statement became another one."""
+        self._put(left, right)
+        self.moved.add(left)
 
     def holds(self, unit: Unit) -> bool:
         """Tell whether a statement of the other release is one that was there before."""
@@ -127,13 +142,13 @@ class Mapping:
         self._moves(one.units, two.units, _mark)
         self._moves(one.units, two.units, _name)
 
-    def rest(self, one: Block, two: Block) -> None:
+    def _rest(self, one: Unit, two: Unit) -> None:
         """Map what is left in two definitions, across blocks, where it is there once in each."""
-        for unit in walk(one):
+        for unit in _inner(one):
             if (other := self._to.get(unit)) is not None:
                 for left, right in zip(unit.segments, other.segments, strict=False):
                     self.blocks(left.block, right.block)
-        self._moves(walk(one), walk(two), _mark)
+        self._moves(_inner(one), _inner(two), _telling)
 
     def _put(self, left: Unit, right: Unit) -> None:
         if left not in self._to and right not in self._taken:
@@ -163,3 +178,24 @@ def _once(units: Iterable[Unit], by: Callable[[Unit], Hashable | None]) -> dict[
 
 def _name(unit: Unit) -> Hashable | None:
     return unit.ident if unit.ident and unit.ident[0] in _NAMED else None
+
+
+def _telling(unit: Unit) -> Hashable | None:
+    """Return what a statement is, if it says enough to be known again in another block."""
+    return unit.key if len(unit.tokens) >= _TELLING else None
+
+
+def _inner(unit: Unit) -> Iterator[Unit]:
+    for segment in unit.segments:
+        yield from walk(segment.block)
+
+
+def _definition(unit: Unit) -> Unit | None:
+    """Return the outermost function around a statement."""
+    found: Unit | None = None
+    around = unit.block.owner
+    while around is not None:
+        if isinstance(around.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found = around
+        around = around.block.owner
+    return found

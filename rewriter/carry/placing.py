@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+from collections.abc import Callable, Iterator, Sequence
 
-from rewriter.carry import inline, spots
+from rewriter.carry import inline, plain, spots
 from rewriter.carry.matching import Mapping, pairs
 from rewriter.carry.steps import Fate, Lines, Step
 from rewriter.carry.texts import comments, fitted, newline, shown
-from rewriter.carry.units import Block, Segment, Unit
+from rewriter.carry.units import Block, Segment, Unit, walk
 from rewriter.edits import TextEdit
+from rewriter.source import Source
 
 Pair = tuple[Unit, Unit]
 
@@ -21,14 +23,15 @@ class Placing:
     """One file's changes on their way.
 
     Attributes:
-        edits: what is to change in the other release's text.
+        edits: what is to change in the other release's files, and for which step; an edit of
+            layout alone belongs to none.
         steps: what became of each change.
         touched: the statements of the other release that are edited or removed.
     """
 
     def __init__(self, elsewhere: Elsewhere = lambda unit: None) -> None:
         self.mapping = Mapping()
-        self.edits: list[TextEdit] = []
+        self.edits: list[tuple[Source, TextEdit, int | None]] = []
         self.steps: list[Step] = []
         self.touched: list[Unit] = []
         self._elsewhere = elsewhere
@@ -40,15 +43,48 @@ class Placing:
         self.mapping.blocks(base, theirs)
         paired = pairs(base.units, ours.units)
         done_base = done_ours = 0
+        waiting: Pair | None = None
         for left, right in [*paired, (None, None)]:
             to_base = left.index if left is not None else len(base.units)
             to_ours = right.index if right is not None else len(ours.units)
             gone, new = base.units[done_base:to_base], ours.units[done_ours:to_ours]
-            if gone or new:
+            before = (base.units[done_base - 1], ours.units[done_ours - 1]) if done_base else None
+            if new and not gone and before and moves_body(*before, new):
+                self._by_line(*before, new)
+                before = None
+            elif gone or new:
                 self._gap(base, theirs, (done_base, to_base), gone, new)
-            if left is not None and right is not None:
-                self._pair(left, right)
+            if waiting is not None and before is not None:
+                self._pair(*waiting)
+            waiting = (left, right) if left is not None and right is not None else None
             done_base, done_ours = to_base + 1, to_ours + 1
+
+    def _by_line(self, base: Unit, ours: Unit, new: list[Unit]) -> None:
+        """Place a patch that parts a definition in two: upstream's lines go with either part."""
+        theirs = self.find(base)
+        old, lines = (base.first, base.last), (ours.first, new[-1].last)
+        if theirs is None:
+            self._conflict(base, ours, None, "upstream has no such definition any more")
+            return
+        text = ours.source.text[ours.start : new[-1].end]
+        made, steps = plain.merged(
+            base.text, text, theirs.text,
+            first=base.first, ours_first=ours.first, line=theirs.first,
+        )  # fmt: skip
+        if any(step.fate is Fate.CONFLICT for step in steps) or (
+            base.block.indent != theirs.block.indent
+        ):
+            reason = "upstream changed the lines where the patch parts the definition"
+            self._conflict(base, ours, theirs, reason, old=old, new=lines)
+            return
+        if made == theirs.text:
+            self._say(Fate.UPSTREAM, base, ours, theirs, old=old, new=lines)
+            return
+        self._edit(theirs.source, theirs.start, theirs.end, made)
+        same = base.text == theirs.text
+        how = "" if same else "the definition parted at the same lines, with upstream's changes"
+        fate = Fate.EXACTLY if same else Fate.STRUCTURE
+        self._say(fate, base, ours, theirs, how, old=old, new=lines)
 
     # --- a statement that stays -------------------------------------------------------------
 
@@ -60,21 +96,29 @@ class Placing:
         theirs = self.find(base)
         if theirs is None:
             if base.key == ours.key:
-                return self._quiet(base, ours, "the statement that holds the comment is gone")
-            return self._conflict(base, ours, None, "upstream has no such statement any more")
+                self._quiet(base, ours, "the statement that holds the comment is gone")
+                return
+            self._conflict(base, ours, None, "upstream has no such statement any more")
+            return
         if theirs.text == ours.text:
-            return self._say(Fate.UPSTREAM, base, ours, theirs)
+            self._say(Fate.UPSTREAM, base, ours, theirs)
+            return
         if base.segments and len(base.segments) == len(ours.segments) == len(theirs.segments):
-            return self._segments(base, ours, theirs)
+            self._segments(base, ours, theirs)
+            return
         if base.key != ours.key and theirs.key == ours.key:
-            return self._say(Fate.UPSTREAM, base, ours, theirs)
+            self._say(Fate.UPSTREAM, base, ours, theirs)
+            return
         if base.key == theirs.key and self._same_layout(base, theirs):
-            return self._replace(base, ours, theirs)
+            self._replace(base, ours, theirs)
+            return
         if base.segments or ours.segments or theirs.segments:
             if base.key == theirs.key:
-                return self._replace(base, ours, theirs)
-            return self._compound(base, ours, theirs)
-        return self._inline(base, ours, theirs)
+                self._replace(base, ours, theirs)
+                return
+            self._compound(base, ours, theirs)
+            return
+        self._inline(base, ours, theirs)
 
     def find(self, base: Unit) -> Unit | None:
         """Return the statement of the other release that a statement became."""
@@ -89,7 +133,7 @@ class Placing:
 
     def _replace(self, base: Unit, ours: Unit, theirs: Unit) -> None:
         text = fitted(ours.source, ours.first, ours.last, ours.block.indent, theirs)
-        self._edit(theirs.start, theirs.end, text)
+        self._edit(theirs.source, theirs.start, theirs.end, text)
         self.touched.append(theirs)
         self._say(Fate.EXACTLY, base, ours, theirs)
 
@@ -110,22 +154,25 @@ class Placing:
         old, new = (base.first, base.last), (ours.first, ours.last)
         words = [[t.text for t in s.tokens] for s in (base, ours, theirs)]
         if words[1] == words[2] and words[0] != words[1]:
-            return self._say(Fate.UPSTREAM, *units, old=old, new=new)
+            self._say(Fate.UPSTREAM, *units, old=old, new=new)
+            return
         if [x.strip() for x in base.text.splitlines()] == [
             x.strip() for x in theirs.text.splitlines()
         ]:
             indent = units[1].block.indent
             text = fitted(ours.source, ours.first, ours.last, indent, units[2])
-            self._edit(theirs.start, theirs.end, text)
+            self._edit(theirs.source, theirs.start, theirs.end, text)
             self.touched.append(units[2])
-            return self._say(Fate.EXACTLY, *units, old=old, new=new)
+            self._say(Fate.EXACTLY, *units, old=old, new=new)
+            return
         self._tokens(base, ours, theirs, units, old, new)
 
     def _inline(self, base: Unit, ours: Unit, theirs: Unit) -> None:
         old, new = (base.first, base.last), (ours.first, ours.last)
         names = inline.imported(base.node, ours.node, theirs.node)
         if names is not None:
-            return self._import(base, ours, theirs, names)
+            self._import(base, ours, theirs, names)
+            return
         self._tokens(base, ours, theirs, (base, ours, theirs), old, new)
 
     def _tokens(
@@ -136,22 +183,26 @@ class Placing:
         text = inline.merged(base.tokens, ours.tokens, theirs.tokens, ending)
         if text is None:
             reason = "upstream changed the same part of the statement"
-            return self._conflict(*units, reason, old=old, new=new)
+            self._conflict(*units, reason, old=old, new=new)
+            return
         if inline.lost_comments(base.tokens, ours.tokens, theirs.tokens):
             reason = "upstream changed the comments that the patch changes"
-            return self._conflict(*units, reason, old=old, new=new)
+            self._conflict(*units, reason, old=old, new=new)
+            return
         end = theirs.tokens[-1].end
         if text == theirs.source.text[theirs.start : end]:
             fate = Fate.UPSTREAM if ours.text != base.text else Fate.EXACTLY
-            return self._say(fate, *units, old=old, new=new)
-        self._edit(theirs.start, end, text)
+            self._say(fate, *units, old=old, new=new)
+            return
+        self._edit(theirs.source, theirs.start, end, text)
         self.touched.append(units[2])
         how = "inside of a statement that upstream changed elsewhere"
         self._say(Fate.STRUCTURE, *units, how, old=old, new=new)
 
     def _import(self, base: Unit, ours: Unit, theirs: Unit, names: list[str]) -> None:
         if not names:
-            return self._say(Fate.UPSTREAM, base, ours, theirs)
+            self._say(Fate.UPSTREAM, base, ours, theirs)
+            return
         source, node = theirs.source, theirs.node
         assert node is not None
         last = node.names[-1]  # type: ignore[attr-defined]
@@ -159,7 +210,7 @@ class Placing:
         separate = ", "
         if last.lineno != node.lineno:
             separate = "," + newline(source) + source.indent(source.offset(last.lineno, 0))
-        self._edit(at, at, "".join(separate + name for name in names))
+        self._edit(source, at, at, "".join(separate + name for name in names))
         self.touched.append(theirs)
         self._say(Fate.STRUCTURE, base, ours, theirs, "into an import that upstream changed")
 
@@ -170,13 +221,14 @@ class Placing:
         grown = len(ours.segments) > count == len(theirs.segments) and count > 0
         if not grown or not heads[0] == heads[1][:count] == heads[2]:
             reason = "upstream changed the branches of the statement that the patch changes"
-            return self._conflict(base, ours, theirs, reason)
+            self._conflict(base, ours, theirs, reason)
+            return
         triples = zip(base.segments, ours.segments, theirs.segments, strict=False)
         for one, two, three in triples:
             self.blocks_of(one.block, two.block, three.block)
         extra = (ours.segments[count].first, ours.last)
         text = fitted(ours.source, *extra, ours.block.indent, theirs)
-        self._edit(theirs.end, theirs.end, text)
+        self._edit(theirs.source, theirs.end, theirs.end, text)
         self.touched.append(theirs)
         old = (base.last + 1, base.last)
         how = "a branch added to a statement that upstream changed"
@@ -189,14 +241,15 @@ class Placing:
             *map(str.strip, base.trivia.splitlines())
         ]:
             text = fitted(ours.source, *new, ours.block.indent, theirs)
-            self._edit(theirs.top, theirs.start, text)
+            self._edit(theirs.source, theirs.top, theirs.start, text)
             if comments(base.trivia) != comments(ours.trivia):
                 self._say(Fate.EXACTLY, base, ours, theirs, old=old, new=new)
             return
         if comments(base.trivia) == comments(ours.trivia):
             return  # blank lines alone, and upstream has others there
         if theirs is not None and comments(theirs.trivia) == comments(ours.trivia):
-            return self._say(Fate.UPSTREAM, base, ours, theirs, old=old, new=new)
+            self._say(Fate.UPSTREAM, base, ours, theirs, old=old, new=new)
+            return
         reason = "upstream changed the comments that the patch changes"
         self._conflict(base, ours, theirs, reason, old=old, new=new)
 
@@ -211,14 +264,18 @@ class Placing:
         nearer = base.units[: span[0]][::-1], base.units[span[1] :]
         gap = spots.Gap(before, after, theirs, nearer)
         if gone:
-            return self._removal(gap, gone, new, lines)
+            self._removal(gap, gone, new, lines)
+            return
         if (there := self._present(gap, new)) is not None:
-            return self._told(Fate.UPSTREAM, lines, there, "")
+            self._told(Fate.UPSTREAM, lines, there, "")
+            return
         spot = spots.find(gap, new, self.mapping)
         if isinstance(spot, spots.Nowhere):
-            return self._refused(lines, spot, new)
+            self._refused(lines, spot, new)
+            return
         if clash := self._clash(spot.block, new):
-            return self._refused(lines, spots.Nowhere(*clash), new)
+            self._refused(lines, spots.Nowhere(*clash), new)
+            return
         self._insert(spot, new)
         fate = Fate.STRUCTURE if spot.how else Fate.EXACTLY
         near = spot.block.units[min(spot.index, len(spot.block.units) - 1)]
@@ -231,22 +288,27 @@ class Placing:
         there = [unit for unit in found if unit is not None]
         if not there:
             if not new:
-                return self._told(Fate.UPSTREAM, lines, None, "upstream removed it too")
+                self._told(Fate.UPSTREAM, lines, None, "upstream removed it too")
+                return
             if (present := self._present(gap, new)) is not None:
-                return self._told(Fate.UPSTREAM, lines, present, "")
+                self._told(Fate.UPSTREAM, lines, present, "")
+                return
             reason = "upstream has no more what the patch replaces"
-            return self._refused(lines, spots.Nowhere(reason), new)
+            self._refused(lines, spots.Nowhere(reason), new)
+            return
         same = len(there) == len(gone) and all(
             a.key == b.key for a, b in zip(gone, there, strict=True)
         )
         if not same:
             reason = "upstream changed what the patch replaces or removes"
-            return self._refused(lines, spots.Nowhere(reason, there[0], tuple(there)), new)
+            self._refused(lines, spots.Nowhere(reason, there[0], tuple(there)), new)
+            return
         first = there[0]
         if any(u.block is not first.block or u.index != first.index + n
                for n, u in enumerate(there)):  # fmt: skip
             reason = "upstream put something between the statements that the patch replaces"
-            return self._refused(lines, spots.Nowhere(reason, first, tuple(there)), new)
+            self._refused(lines, spots.Nowhere(reason, first, tuple(there)), new)
+            return
         moved = any(unit in self.mapping.moved for unit in gone)
         self._exchange(gone, there, new)
         how = "upstream moved what it replaces" if moved else ""
@@ -260,7 +322,7 @@ class Placing:
             text = fitted(
                 new[0].source, new[0].first, new[-1].last, new[0].block.indent, first.block
             )
-        self._edit(first.start if keep else first.top, last.end, text)
+        self._edit(first.source, first.start if keep else first.top, last.end, text)
         self.touched += there
 
     def _insert(self, spot: spots.Spot, new: list[Unit]) -> None:
@@ -269,7 +331,7 @@ class Placing:
         text = self._fitted(new, spot.block)
         if index and at and spot.block.source.text[at - 1] not in "\r\n":
             text = newline(spot.block.source) + text
-        self._edit(at, at, text)
+        self._edit(spot.block.source, at, at, text)
 
     def _fitted(self, new: list[Unit], onto: Block) -> str:
         return fitted(new[0].source, new[0].above, new[-1].last, new[0].block.indent, onto)
@@ -298,8 +360,9 @@ class Placing:
 
     # --- results --------------------------------------------------------------------------------
 
-    def _edit(self, start: int, end: int, text: str) -> None:
-        self.edits.append(TextEdit(start, end, text))
+    def _edit(self, source: Source, start: int, end: int, text: str) -> None:
+        """Note an edit for the step that is told next."""
+        self.edits.append((source, TextEdit(start, end, text), len(self.steps)))
 
     def _say(
         self, fate: Fate, base: Unit, ours: Unit, theirs: Unit, reason: str = "",
@@ -340,6 +403,23 @@ class Placing:
                 near.first if near else None, why.reason, ours, theirs,
             )
         )  # fmt: skip
+
+
+def moves_body(base: Unit, ours: Unit, new: Sequence[Unit]) -> bool:
+    """Tell whether statements that leave a definition are in new ones right after it."""
+    if base.text == ours.text or not (base.segments and ours.segments):
+        return False
+    if not isinstance(base.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    kept = {unit.key for unit in walk(ours.segments[0].block)}
+    left = {u.key for u in base.segments[0].block.units if u.key not in kept}
+    return bool(left & {inner.key for unit in new for inner in walk_of(unit)})
+
+
+def walk_of(unit: Unit) -> Iterator[Unit]:
+    """Yield all statements inside of one."""
+    for segment in unit.segments:
+        yield from walk(segment.block)
 
 
 def _text(block: Block) -> str:

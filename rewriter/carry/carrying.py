@@ -1,0 +1,311 @@
+"""Patches of one release carried to another: read, applied to their own, placed, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rewriter.carry import checks, hunks, paths, single
+from rewriter.carry.applying import Applied, Placed
+from rewriter.carry.steps import Fate, Step
+from rewriter.edits import TextEdit, splice
+from rewriter.errors import RefusedError, SourceError, UsageError
+from rewriter.model import Change
+from rewriter.source import Source
+
+if TYPE_CHECKING:
+    from rewriter.targets import Target
+
+_WORST = (Fate.UPSTREAM, Fate.EXACTLY, Fate.STRUCTURE, Fate.CONFLICT)
+
+
+@dataclass(frozen=True)
+class HunkResult:
+    """What became of one hunk.
+
+    Attributes:
+        path: in its own release; ``onto`` in the other one.
+        said: what had to be repaired in the diff.
+    """
+
+    patch: str
+    path: str
+    onto: str
+    number: int
+    header: str
+    fate: Fate
+    steps: tuple[Step, ...]
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """All hunks and the files that they change in the other release.
+
+    Attributes:
+        changes: empty where a hunk is a conflict, unless the rest was asked for.
+        outside: files of the patches that are no part of the package: left out.
+    """
+
+    results: tuple[HunkResult, ...]
+    changes: tuple[Change, ...]
+    outside: tuple[str, ...]
+
+    @property
+    def conflicts(self) -> bool:
+        """Tell whether a hunk has no one meaning in the other release."""
+        return any(result.fate is Fate.CONFLICT for result in self.results)
+
+
+@dataclass
+class _File:
+    applied: Applied
+    onto: str
+    outcome: single.Outcome
+    hunks: list[tuple[Placed, list[int]]]
+
+
+def carry(
+    patches: Iterable[tuple[str, bytes]], older: Target, newer: Target, *, partial: bool = False
+) -> Carried:
+    """Carry patches from the release that they are for to another one.
+
+    Args:
+        patches: name and bytes of each, applied in this order.
+        partial: leave out the hunks that are conflicts instead of everything.
+
+    Raises:
+        UsageError: a patch is no unified diff.
+        RefusedError: a patch does not apply to its own release.
+    """
+    sources = single.Sources(paths.Tree(older), paths.Tree(newer))
+    applied, renamed, outside = _applied(patches, sources.older)
+    files = [_carried(each, renamed.get(path), sources) for path, each in applied.items()]
+    _check(files, sources)
+    broken = any(s.fate is Fate.CONFLICT for file in files for s in file.outcome.steps)
+    texts = {} if broken and not partial else _texts(files, sources, partial=True)
+    changes = tuple(
+        Change(path, sources.newer.read(path), raw)
+        for path, raw in sorted(texts.items())
+        if raw != sources.newer.read(path)
+    )
+    return Carried(tuple(_results(files)), changes, tuple(outside))
+
+
+# --- the patch in its own release ------------------------------------------------------------
+
+
+def _applied(
+    patches: Iterable[tuple[str, bytes]], older: paths.Tree
+) -> tuple[dict[str, Applied], dict[str, str], list[str]]:
+    files = [file for name, raw in patches for file in hunks.read(raw, name)]
+    states: dict[str, Applied] = {}
+    renamed: dict[str, str] = {}
+    outside: list[str] = []
+    for file in files:
+        old = paths.in_package(file.old, older) if file.old is not None else None
+        new = paths.in_package(file.new, older) if file.new is not None else None
+        if (old or new) is None:
+            outside.append(file.name)
+        elif file.renamed and old and new:
+            states[new] = _renamed(file, old, new, states, older)
+            renamed[new] = old
+        else:
+            # a file made by an earlier patch is not in the release: known by its path
+            _one(file, old or new or "", states, older)
+    if not states:
+        raise RefusedError(
+            f"none of the files is part of the package: {', '.join(outside[:4])}; is the patch "
+            "for another project?"
+        )
+    return states, renamed, outside
+
+
+def _one(file: hunks.FilePatch, path: str, states: dict[str, Applied], older: paths.Tree) -> None:
+    before = older.read(path)
+    state = states.get(path)
+    if file.old is None:
+        if state is not None or before is not None:
+            raise RefusedError(
+                f"{file.patch}: {path}: the patch makes this file anew, and the release that it "
+                "is for (--from) has it: it is applied already, or the patch is reversed"
+            )
+        states[path] = state = Applied(path, None)
+    elif state is None:
+        if before is None:
+            raise RefusedError(
+                f"{file.patch}: {path}: not in the release that the patch is for (--from): is it "
+                "for another release or another project?"
+            )
+        states[path] = state = Applied(path, before)
+    state.apply(file)
+    if file.new is None:
+        if state.lines:
+            raise RefusedError(
+                f"{file.patch}: {path}: the patch deletes this file, and {len(state.lines)} lines "
+                "of it are not in the patch"
+            )
+        state.gone = True
+
+
+def _renamed(
+    file: hunks.FilePatch, old: str, new: str, states: dict[str, Applied], older: paths.Tree
+) -> Applied:
+    before = older.read(old)
+    if before is None or old in states or new in states or older.read(new) is not None:
+        raise RefusedError(
+            f"{file.patch}: {old} cannot be renamed to {new} in the release that the patch is "
+            "for (--from)"
+        )
+    state = Applied(new, before)
+    state.apply(file)
+    return state
+
+
+# --- the other release -----------------------------------------------------------------------
+
+
+def _carried(applied: Applied, renamed: str | None, sources: single.Sources) -> _File:
+    path, base, ours = applied.path, applied.before, applied.after
+    theirs = sources.newer.read(path)
+    onto = path
+    if base is None:
+        outcome = single.added(path, ours or b"", theirs)
+    elif ours is None:
+        outcome = single.deleted(path, base, theirs)
+    else:
+        onto, problem = _where(path, renamed, base, sources)
+        if problem:
+            lines = (1, len(applied.lines))
+            outcome = single.Outcome([Step(Fate.CONFLICT, lines, lines, reason=problem)])
+        else:
+            outcome = _edited(path, base, ours, onto, sources)
+            if renamed is not None and onto == renamed:
+                _move(outcome, onto, path, sources)
+    return _File(applied, onto, outcome, _assigned(applied, outcome))
+
+
+def _where(path: str, renamed: str | None, base: bytes, sources: single.Sources) -> tuple[str, str]:
+    """Return where a changed file is in the other release, or why it is nowhere."""
+    if renamed is not None:
+        old, new = sources.newer.read(renamed), sources.newer.read(path)
+        if old is not None and new is not None:
+            return path, "upstream has both the old and the new name of the renamed file"
+        if old is not None:
+            return renamed, ""
+    if sources.newer.read(path) is not None:
+        return path, ""
+    found, problem = paths.moved(path, base, sources.older, sources.newer)
+    return found or path, problem
+
+
+def _edited(
+    path: str, base: bytes, ours: bytes, onto: str, sources: single.Sources
+) -> single.Outcome:
+    if path.endswith(".py"):
+        try:
+            return single.python(path, base, ours, onto, sources)
+        except SourceError:
+            pass  # no Python that can be divided: by line, like any other text
+    return single.by_line(base, ours, onto, sources.newer.read(onto) or b"")
+
+
+def _move(outcome: single.Outcome, old: str, new: str, sources: single.Sources) -> None:
+    """Make a renaming of what was carried to the old name."""
+    edits = [edit for path, edit, _ in outcome.edits if path == old]
+    source = Source(old, sources.newer.read(old) or b"")
+    whole = next((raw for path, raw, _ in outcome.whole if path == old), None)
+    made = whole if whole is not None else source.encode(splice(source.text, edits))
+    outcome.steps.append(Step(Fate.EXACTLY, (1, 0), (1, 0), reason=f"renamed from {old}"))
+    step = len(outcome.steps) - 1
+    outcome.edits = [each for each in outcome.edits if each[0] != old]
+    outcome.whole = [(old, None, step), (new, made or b"", step)]
+
+
+def _assigned(applied: Applied, outcome: single.Outcome) -> list[tuple[Placed, list[int]]]:
+    """Give each step to the hunks whose lines it has; to the nearest where it has none."""
+    found: list[tuple[Placed, list[int]]] = [(placed, []) for placed in applied.placed]
+    for number, step in enumerate(outcome.steps):
+        first, last = step.new if step.new[1] >= step.new[0] else (step.new[0], step.new[0])
+        if step.new == (1, 0):
+            first = last = step.old[0]
+        own = [entry for entry in found if entry[0].first <= last and entry[0].last >= first]
+        if not own and found:
+            own = [min(found, key=lambda e: abs(e[0].first - first))]
+        for _, steps in own:
+            steps.append(number)
+    return found
+
+
+def _results(files: Sequence[_File]) -> Iterable[HunkResult]:
+    for file in files:
+        loose = set(range(len(file.outcome.steps)))
+        for placed, numbers in file.hunks:
+            loose -= set(numbers)
+            steps = tuple(file.outcome.steps[n] for n in numbers)
+            yield HunkResult(
+                placed.file.patch, file.applied.path, file.onto, placed.hunk.number,
+                placed.hunk.header, _worst(steps), steps, placed.said,
+            )  # fmt: skip
+        for number in sorted(loose):
+            step = file.outcome.steps[number]
+            yield HunkResult("", file.applied.path, file.onto, 0, "", step.fate, (step,))
+
+
+def _worst(steps: Sequence[Step]) -> Fate:
+    return max((s.fate for s in steps), key=_WORST.index, default=Fate.EXACTLY)
+
+
+# --- the result ------------------------------------------------------------------------------
+
+
+def _texts(
+    files: Sequence[_File], sources: single.Sources, *, partial: bool
+) -> dict[str, bytes | None]:
+    """Return the bytes of all changed files; with ``partial`` without hunks that conflict."""
+    edits: dict[str, list[TextEdit]] = {}
+    made: dict[str, bytes | None] = {}
+    for file in files:
+        dropped = _dropped(file) if partial else set()
+        for path, edit, step in file.outcome.edits:
+            if step not in dropped:
+                edits.setdefault(path, []).append(edit)
+        for path, raw, step in file.outcome.whole:
+            if step not in dropped:
+                made[path] = raw
+    for path, found in edits.items():
+        source = sources.module(path).source
+        made[path] = source.encode(splice(source.text, found))
+    return made
+
+
+def _dropped(file: _File) -> set[int]:
+    """Return the steps of all hunks that have a conflict; they go together."""
+    steps = file.outcome.steps
+    dropped = {n for n, step in enumerate(steps) if step.fate is Fate.CONFLICT}
+    grown = True
+    while grown:
+        more = {n for _, own in file.hunks if dropped & set(own) for n in own}
+        grown = not more <= dropped
+        dropped |= more
+    return dropped
+
+
+def _check(files: Sequence[_File], sources: single.Sources) -> None:
+    """Turn what would not be sound into conflicts."""
+    for file in files:
+        onto = {path for path, _, _ in file.outcome.edits} | {p for p, _, _ in file.outcome.whole}
+        for path in sorted(onto):
+            made = _texts([file], sources, partial=True).get(path)
+            if made is None or not path.endswith(".py"):
+                continue
+            theirs = sources.newer.read(path)
+            step = checks.problem(path, file.applied, theirs, made, sources)
+            if step is None:
+                continue
+            file.outcome.steps.append(step)
+            file.hunks = _assigned(file.applied, file.outcome)
+
+
+__all__ = ["Carried", "HunkResult", "UsageError", "carry"]
