@@ -17,8 +17,9 @@ class Running(NamedTuple):
 
 PROC = Path("/proc")
 
-_NO_SERVERS = frozenset({"pip", "uv", "rewriter", "pytest"})
-"""Programs that name the package on their command line and do not run it."""
+_NO_SERVERS = ("pip", "uv", "rewriter", "pytest")
+"""Programs that name the package on their command line and do not run it; pip's own runner is
+called ``__pip-runner__.py``."""
 
 
 def older_than(root: Path, changed: Iterable[str]) -> list[Running]:
@@ -65,8 +66,10 @@ def _running(entry: Path, places: set[str], since_boot: float) -> Running | None
         words = (entry / "cmdline").read_bytes().split(b"\0")
         command = os.fsdecode(b" ".join(words)).strip()
         program = os.fspath((entry / "exe").readlink()).rpartition("/")[2]
-        names = {os.fsdecode(word).rpartition("/")[2] for word in words[:3]}
-        if "sglang" not in command or not program.startswith("python") or names & _NO_SERVERS:
+        names = [os.fsdecode(word).rpartition("/")[2].lstrip("_") for word in words[:3]]
+        if "sglang" not in command or not program.startswith("python"):
+            return None
+        if any(name.startswith(_NO_SERVERS) for name in names):
             return None
         fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
         if int(fields[19]) / os.sysconf("SC_CLK_TCK") >= since_boot:
