@@ -45,6 +45,7 @@ def diagnose(path: Path, asked: Asked, progress: Progress | None = None) -> list
     recordings = Recordings()
     for events in reading.batches():
         recordings.take(events)
+        del events
     known = asked.known.over(server_beside(path))
     asked = replace(asked, known=known)
     busy = {rank: one for rank, one in recordings.by_rank.items() if len(one.start)}

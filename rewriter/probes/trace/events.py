@@ -21,8 +21,8 @@ class Arguments(msgspec.Struct, gc=False):
     correlation: int | None = None
     stream: int | None = None
     device: int | None = None
-    grid: list[int] | None = None
-    block: list[int] | None = None
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
     external: int | None = msgspec.field(name="External id", default=None)
     types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw())
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
@@ -111,11 +111,10 @@ def _int(value: Any) -> int | None:
         return None
 
 
-def _ints(value: Any) -> list[int] | None:
-    if not isinstance(value, list):
-        return None
-    numbers = [_int(item) for item in value]
-    return None if None in numbers else [number for number in numbers if number is not None]
+def _ints(value: Any) -> tuple[int, ...]:
+    numbers = [_int(item) for item in value] if isinstance(value, list) else []
+    whole = tuple(number for number in numbers if number is not None)
+    return whole if len(whole) == len(numbers) else ()
 
 
 def _identity(value: Any) -> Identity:

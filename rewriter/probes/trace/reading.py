@@ -79,6 +79,7 @@ class Reading:
                 text = text[used:]
                 self.health.events += len(events)
                 yield events
+                del events  # two windows at once do not fit a processor's cache
                 if ended:
                     break
             elif len(text) > _LARGEST_EVENT:

@@ -9,6 +9,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import ClassVar
 
 from rewriter.probes.trace.events import Arguments, Event
@@ -21,6 +22,9 @@ steps are read from these."""
 MOST_SPANS = 50_000
 """Spans of one sort (annotations, frames of attention backends, operators on FP8) kept."""
 
+MOST_FRAMES = 20_000
+"""Frames of attention backends kept: those of the first step are looked at."""
+
 STEP = re.compile(r"step\[|execute_(?:context|new)|execute_context_|ProfilerStep#|decode_step")
 """Annotations that mark a step: sglang 0.5.11+, vLLM, torch.profiler's schedule."""
 
@@ -29,6 +33,7 @@ _LAUNCH = ("cudaLaunch", "cuLaunch", "hipLaunch", "hipExtLaunch", "cudaMemcpy", 
            "hipMemcpy", "hipMemset", "cuMemcpy", "cuMemset", "hipModuleLaunch")  # fmt: skip
 _GRAPH = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 _NONE = -1
+_NO_ARGUMENTS = Arguments()
 _LARGEST = 2**63 - 1
 
 Shape = tuple[int, ...]
@@ -107,9 +112,11 @@ class Recording:
         self.operators: dict[int, tuple[str, str]] = {}
         self.kernels = self.negative = self.zero = self.unplaced = 0
         self._kinds: dict[tuple[str, Shape, Shape], int] = {}
-        self._streams: dict[tuple[int, int], int] = {}
+        self._streams: dict[tuple[int | None, int | None], int] = {}
         self._threads: dict[object, int] = {}
         self._frame_names: dict[str, str | None] = {}
+        self._calls: dict[str, Call] = {}
+        self._casting: list[bool] = []
 
     @property
     def gpu_us(self) -> float:
@@ -123,13 +130,13 @@ class Recording:
 
     def take_gpu(self, event: Event) -> None:
         """Keep a kernel, copy or fill."""
-        args = event.args or Arguments()
-        grid, block = tuple(args.grid or ()), tuple(args.block or ())
-        key = (event.name, grid, block)
+        args = event.args or _NO_ARGUMENTS
+        key = (event.name, args.grid, args.block)
         at = self._kinds.get(key)
         if at is None:
             at = self._kinds[key] = len(self.kinds)
-            self.kinds.append(Kind(event.name, grid, block, family_of(event.name)))
+            self.kinds.append(Kind(*key, family_of(event.name)))
+            self._casting.append(bool(CAST_COPY.search(event.name)))
         kind = self.kinds[at]
         kind.calls += 1
         self.kernels += event.cat == "kernel"
@@ -147,29 +154,34 @@ class Recording:
             self._place(event.ts, duration, at, args)
 
     def _place(self, start: float, duration: float, kind: int, args: Arguments) -> None:
-        if args.external is not None and CAST_COPY.search(self.kinds[kind].name):
+        if self._casting[kind] and args.external is not None:
             self.casts[len(self.start)] = args.external
         self.start.append(start)
         self.duration.append(duration)
         self.kind.append(kind)
-        place = (args.device or 0, args.stream if args.stream is not None else _NONE)
-        self.stream.append(self._streams.setdefault(place, len(self._streams)))
+        place = (args.device, args.stream)
+        stream = self._streams.get(place)
+        if stream is None:
+            stream = self._streams[place] = len(self._streams)
+        self.stream.append(stream)
         self.correlation.append(_identifier(args.correlation))
 
     def take_launch(self, event: Event) -> None:
         """Keep a runtime call that launches, and one in which the host waits."""
         name = event.name
-        graph = name.startswith(_GRAPH)
-        if graph or name.startswith(_LAUNCH):
-            correlation = _identifier(event.args.correlation if event.args else None)
+        call = self._calls.get(name)
+        if call is None:
+            call = self._calls[name] = _call_of(name)
+        if call is Call.WAIT:
+            self.waits.add(event.ts, event.dur, name)
+        elif call is not Call.OTHER and event.args is not None:
+            correlation = _identifier(event.args.correlation)
             if correlation != _NONE and len(self.launch_at) < MOST_KERNELS:
                 self.launch_at.append(event.ts)
                 self.launch_for.append(max(event.dur, 0.0))
                 self.launch_id.append(correlation)
-                self.launch_graph.append(graph)
+                self.launch_graph.append(call is Call.GRAPH)
                 self.launch_thread.append(self._threads.setdefault(event.tid, len(self._threads)))
-        elif "Synchronize" in name:
-            self.waits.add(event.ts, event.dur, name)
 
     def take_operator(self, event: Event) -> None:
         """Keep the types and shapes of a copy that has FP8 on one side."""
@@ -188,7 +200,7 @@ class Recording:
 
     def take_frame(self, event: Event) -> None:
         """Keep a Python frame of an attention backend."""
-        if len(self.frames.start) >= MOST_SPANS:
+        if len(self.frames.start) >= MOST_FRAMES:
             return
         name = event.name
         if name not in self._frame_names:
@@ -197,6 +209,23 @@ class Recording:
         label = self._frame_names[name]
         if label is not None:
             self.frames.add(event.ts, event.dur, label)
+
+
+class Call(Enum):
+    """What a call of the runtime or the driver does."""
+
+    LAUNCH = 0
+    GRAPH = 1
+    WAIT = 2
+    OTHER = 3
+
+
+def _call_of(name: str) -> Call:
+    if name.startswith(_GRAPH):
+        return Call.GRAPH
+    if name.startswith(_LAUNCH):
+        return Call.LAUNCH
+    return Call.WAIT if "Synchronize" in name else Call.OTHER
 
 
 def _identifier(value: int | None) -> int:
