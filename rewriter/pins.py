@@ -104,7 +104,10 @@ def save(codemod: str, pins: Iterable[Pin], directory: Path) -> list[Path]:
     written: list[Path] = []
     for pin in pins:
         path = folder / f"{pin.releases[0]}-{pin.source[:10]}.toml"
-        path.write_text(tomli_w.dumps(_as_toml(pin)), encoding="utf-8", newline="\n")
+        # A table a site, whatever their number: the library puts few short ones in one line.
+        sites = [f"\n[[sites]]\n{tomli_w.dumps(_site_toml(site))}" for site in pin.sites]
+        text = "".join([tomli_w.dumps(_as_toml(pin)), *sites])
+        path.write_text(text, encoding="utf-8", newline="\n")
         written.append(path)
     for path in set(folder.glob("*.toml")) - set(written):
         path.unlink()
@@ -120,10 +123,11 @@ def _as_toml(pin: Pin) -> dict[str, Any]:
     }
     if pin.patched:
         value["patched"] = pin.patched
-    value["sites"] = [
-        {"definition": s.definition, "kind": s.kind, "line": s.line} for s in pin.sites
-    ]
     return value
+
+
+def _site_toml(site: PinnedSite) -> dict[str, Any]:
+    return {"definition": site.definition, "kind": site.kind, "line": site.line}
 
 
 def _read(path: Path) -> Pin:
