@@ -192,6 +192,8 @@ def applied(session: Session, survey: Survey, about: Iterable[Codemod]) -> list[
         for held in survey.manifest.codemods:
             known = held.name in catalog.names()
             found[held.name] = catalog.load(held.name) if known else Forgotten(held)
+        if isinstance(session.target, Overlay):
+            return list(found.values())  # what else is there lies in the package itself
     paths = {path for codemod in (*about, *found.values()) for path in codemod.files()}
     for codemod in in_order(catalog.load(name) for name in catalog.names()):
         if codemod.name not in found and _is_in(codemod, paths, session):

@@ -60,7 +60,7 @@ def _as_shipped(session: Session, standing: Standing) -> str:
         if witness is not None:
             told[f"as shipped: {witness}"] = None
             continue
-        home = home_of(session.target)
+        home = home_of(getattr(session.target, "base", session.target))
         why = doubts(home, path, raw) if home is not None else "no pin knows it"
         told[f"structure alone, and not as shipped: {why}"] = None
     return "; ".join(told)

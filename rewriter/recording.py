@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter import catalog, manifest
 from rewriter.codemod import Codemod
+from rewriter.errors import RefusedError
 from rewriter.manifest import FileRecord, Held, Manifest
 from rewriter.originals import Original
 from rewriter.targets.home import Home
+from rewriter.targets.overlay import (
+    START,
+    Overlay,
+    Served,
+    is_start_file,
+    looks_beside_itself,
+    start_file,
+)
 from rewriter.targets.record import rewritten, taken_back
 from rewriter.transaction import Content, Link, Write
 from rewriter.witness import Witness, unproven
@@ -104,6 +113,8 @@ def _entry(planned: Planned, path: str, record: bytes | None) -> FileRecord:
 
 
 def _mode(planned: Planned, path: str) -> int:
+    if isinstance(planned.target, Overlay):
+        return 0o644
     return stat.S_IMODE((planned.home.root / path).stat().st_mode)
 
 
@@ -180,6 +191,8 @@ def writes_of(
     leaving += [_write(planned, one.path, None) for one in others]
     leaving += [_home_write(planned, one.path, None) for one in left if one.at == "home"]
     about: list[Write] = []
+    if isinstance(planned.target, Overlay):
+        about.append(_start_write(planned, planned.target, made))
     if planned.home.record is not None:
         about.append(_home_write(planned, planned.home.record, _new_record(planned, made)))
     raw = made.dump() if made is not None else None
@@ -195,7 +208,26 @@ def _model(codemod: Codemod, planned: Planned) -> str:
     return next(path for path in codemod.files() if path in planned.originals)
 
 
+def _start_write(planned: Planned, overlay: Overlay, made: Manifest | None) -> Write:
+    """Return the write of the start-up file that makes Python look into an overlay."""
+    there = _on_disk(planned.home, START)
+    if there is not None and not (isinstance(there, bytes) and is_start_file(there)):
+        raise RefusedError(
+            f"{overlay.root / START} is not ours; nothing was written. Give --overlay a directory "
+            "of its own: the start-up file there runs others further down PYTHONPATH"
+        )
+    if made is None:
+        return Write("root", START, there, None, None)
+    served = {
+        path: Served(entry.after, entry.before or "", looks_beside_itself(planned.contents[path]))
+        for path, entry in made.files.items()
+    }
+    return Write("root", START, there, start_file(overlay.version, served), None)
+
+
 def _write(planned: Planned, path: str, after: Content, like: str | None = None) -> Write:
+    if isinstance(planned.target, Overlay):
+        like = None  # the module that it would be like lies in the package
     return Write("root", path, _on_disk(planned.home, path), after, like)
 
 
@@ -213,6 +245,8 @@ def _module_content(planned: Planned, path: str, made: Manifest | None) -> Conte
     raw = planned.contents.get(path, planned.originals[path].raw)
     if made is not None and path in made.files:
         return raw
+    if isinstance(planned.target, Overlay):
+        return None
     there = _on_disk(planned.home, path)
     if isinstance(there, Link) and planned.originals[path].disk == raw:
         return there

@@ -201,8 +201,11 @@ def _not_intact(
         return replace(structure, reason="the file was edited elsewhere since; our lines are whole")
     if structure.state in MARKED:
         return structure
-    if structure.state is State.ABSENT or _has_moved_on(codemod, manifest, session):
-        reason = "the package was changed since; the record of what was applied is left over"
+    stale = getattr(session.target, "stale", "")  # of an overlay
+    if structure.state is State.ABSENT or stale or _has_moved_on(codemod, manifest, session):
+        reason = stale or (
+            "the package was changed since; the record of what was applied is left over"
+        )
         return replace(structure, state=State.ORPHANED, reason=reason, nearest=None)
     reason = f"{codemod.target} is neither what was found nor what was written"
     return replace(structure, state=State.TAMPERED, reason=reason)
@@ -239,6 +242,8 @@ def _shared(standing: Standing, codemod: Codemod, session: Session) -> Standing:
     """Leave out a companion that is there for another codemod: it makes no orphan."""
     verdict = standing.structure
     if standing.verdict.state is not State.ORPHANED or verdict.state is not State.ORPHANED:
+        return standing
+    if standing.verdict.reason == getattr(session.target, "stale", None):
         return standing
     paths = {c.path for c in codemod.companions}
     raws = layers.seen_by(codemod, session)

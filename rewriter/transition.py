@@ -16,12 +16,13 @@ from rewriter.errors import RefusedError
 from rewriter.model import SATISFIED, Change, State
 from rewriter.originals import Original, original
 from rewriter.recording import Planned, Proof, manifest_of, writes_of
-from rewriter.targets.home import Home
+from rewriter.targets.home import Home, home_of
 from rewriter.transaction import Write
 from rewriter.witness import doubts, take
 
 if TYPE_CHECKING:
     from rewriter.leftovers import Leftover
+    from rewriter.manifest import Manifest
     from rewriter.session import Session
     from rewriter.states import Survey
 
@@ -35,6 +36,7 @@ class Transition(NamedTuple):
         codemods: the names that are applied afterwards.
         proofs: what is known of each module's pristine bytes.
         identity: of the home, when this was planned.
+        made: the record afterwards; None where nothing is applied then.
     """
 
     writes: tuple[Write, ...]
@@ -42,6 +44,7 @@ class Transition(NamedTuple):
     codemods: tuple[str, ...]
     proofs: Mapping[str, Proof]
     identity: tuple[object, ...]
+    made: Manifest | None = None
 
 
 class Planner:
@@ -97,6 +100,7 @@ class Planner:
             tuple(held.name for held in made.codemods) if made is not None else (),
             proofs,
             identity,
+            made,
         )
 
     # --- pristine bytes, and what proves them ----------------------------------------------
@@ -152,7 +156,8 @@ class Planner:
     def _doubts(self, path: str, found: Original, proof: Proof) -> str:
         if proof.witness is not None:
             return f"without our edits it is not what {proof.witness} stands for"
-        return doubts(self.home, path, found.raw)
+        home = home_of(getattr(self.target, "base", self.target))
+        return doubts(home or self.home, path, found.raw)
 
     # --- the new list ----------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ def take(target: Target, path: str, raw: bytes, codemods: Iterable[str]) -> Witn
         raw: the bytes to prove, which need not be those on disk.
         codemods: whose pins are looked at.
     """
+    target = getattr(target, "base", target)  # an overlay's originals lie in the package
     home = home_of(target)
     if home is not None:
         for found in (by_record(home, path), by_head(home, path)):

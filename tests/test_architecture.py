@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 ROOMS: tuple[tuple[str, ...], ...] = (
     ("errors", "model", "processes"),
-    ("codemod", "probes"),
+    ("codemod", "probes", "serving"),
     ("source", "targets", "config", "pins", "verdicts", "catalog"),
     ("flow", "patterns", "rows", "walk", "witness", "transaction"),
     ("uses", "edits", "manifest", "leftovers", "bisect"),

@@ -44,6 +44,8 @@ def run(
 
     target = options.resolve(None if as_json else fetching())
     session = opened(target, codemods, force_version)
+    if output is not None and options.overlay is not None:
+        raise UsageError("--output and --overlay each name a directory to write; give one of them")
     wanted = config.load()
     keep_going = keep_going or wanted.keep_going
     if output is not None:
@@ -52,7 +54,10 @@ def run(
         raise UsageError("--full goes with --output DIR")
     from rewriter.commands.writing import told, writing
     from rewriter.installing import install
+    from rewriter.targets.overlay import Overlay
 
+    if isinstance(target, Overlay):
+        target.check_base()
     with writing(target, dry_run=dry_run) as recovered:
         done = install(
             session,

@@ -47,6 +47,10 @@ class TargetOptions(NamedTuple):
         _target("--release", help="A release, fetched from the package index.", metavar="V"),
     ] = None
     wheel: Annotated[Path | None, _target("--wheel", help="A wheel file.", metavar="FILE")] = None
+    overlay: Annotated[
+        Path | None,
+        _target("--overlay", help="Leave it be; write this for PYTHONPATH.", metavar="DIR"),
+    ] = None
 
     def resolve(self, progress: Progress | None = None) -> Target:
         """Return the target; raises UsageError or TargetError."""
@@ -60,6 +64,7 @@ class TargetOptions(NamedTuple):
             rev=self.rev,
             release=self.release,
             wheel=self.wheel,
+            overlay=self.overlay,
             progress=progress,
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rewriter.commands.check import target_line
 from rewriter.errors import RefusedError, UsageError
 from rewriter.targets.home import home_of
+from rewriter.targets.overlay import Overlay
 
 if TYPE_CHECKING:
     from rewriter.session import Session
@@ -54,6 +55,9 @@ def told(target: Target, recovered: str) -> Iterable[str]:
 def afterwards(session: Session, changed: Sequence[str]) -> Iterable[str]:
     """Yield what a user should know after a change: git's view, processes that go on as before."""
     home = home_of(session.target)
+    if isinstance(session.target, Overlay) and session.target.table():
+        place = session.target.root
+        yield f"serve it: rewriter run --overlay {place} -- COMMAND, or PYTHONPATH={place} COMMAND"
     if home is not None and home.top is not None:
         new = [p for p in changed if "/_rewriter_" in p and session.target.read(p) is not None]
         if new:

@@ -24,7 +24,7 @@ class Target(Protocol):
 
     @property
     def kind(self) -> str:
-        """``installed``, ``checkout``, ``revision``, ``release`` or ``wheel``."""
+        """``installed``, ``checkout``, ``revision``, ``release``, ``wheel`` or ``overlay``."""
 
     @property
     def location(self) -> str:
@@ -66,6 +66,7 @@ def resolve(
     rev: str | None = None,
     release: str | None = None,
     wheel: StrPath | None = None,
+    overlay: StrPath | None = None,
     progress: Progress | None = None,
 ) -> Target:
     """Return the target that a command line names; with nothing named, this interpreter's sglang.
@@ -78,6 +79,7 @@ def resolve(
         rev: a commit, a tag or a branch of ``repo``.
         release: a version to fetch from the package index.
         wheel: a wheel file.
+        overlay: a directory; what the others name is then only read, and this is written.
         progress: told the bytes that have arrived while a release is fetched.
 
     Raises:
@@ -92,6 +94,14 @@ def resolve(
         "--release": release,
         "--wheel": wheel,
     }
+    if overlay is not None:
+        from rewriter.targets.overlay import Overlay
+
+        base = resolve(
+            python=python, site_packages=site_packages, checkout=checkout, repo=repo, rev=rev,
+            release=release, wheel=wheel, progress=progress,
+        )  # fmt: skip
+        return Overlay(overlay, base)
     given = [option for option, value in named.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} each name a target; give one of them")
