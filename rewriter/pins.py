@@ -123,7 +123,7 @@ def _as_toml(pin: Pin) -> dict[str, Any]:
     }
     if pin.patched:
         value["patched"] = pin.patched
-    return value
+    return value if pin.sites else {**value, "sites": []}
 
 
 def _site_toml(site: PinnedSite) -> dict[str, Any]:
