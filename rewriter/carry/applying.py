@@ -40,7 +40,9 @@ class Applied:
         self.ending = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
         self.open = bool(text) and not text.endswith("\n")
         self.lines = [line.removesuffix("\r") for line in text.split("\n")] if text else []
-        self._ends = ["\r\n" if x.endswith("\r") else "\n" for x in text.split("\n")]
+        self._ends = (
+            ["\r\n" if x.endswith("\r") else "\n" for x in text.split("\n")] if text else []
+        )
         if text and not self.open:
             self.lines.pop()
             self._ends.pop()

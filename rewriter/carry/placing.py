@@ -304,6 +304,12 @@ class Placing:
             self._refused(lines, spots.Nowhere(reason, there[0], tuple(there)), new)
             return
         first = there[0]
+        if first.block is not gap.block and {u.key for u in gone} & {
+            inner.key for unit in new for inner in walk_of(unit)
+        }:
+            reason = "upstream put into another block what the patch puts into one"
+            self._refused(lines, spots.Nowhere(reason, first, tuple(there)), new)
+            return
         if any(u.block is not first.block or u.index != first.index + n
                for n, u in enumerate(there)):  # fmt: skip
             reason = "upstream put something between the statements that the patch replaces"

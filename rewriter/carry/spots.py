@@ -63,7 +63,8 @@ def find(gap: Gap, inserted: Sequence[Unit], mapping: Mapping) -> Spot | Nowhere
         other = block is not gap.block
         return Spot(block, right, "its neighbours are in another block now" if other else "")
     if right < left:
-        assert before is not None and after is not None
+        assert before is not None
+        assert after is not None
         return _apart(before, after, inserted)
     return _among(gap, block, left, right, inserted, mapping)
 
@@ -149,7 +150,7 @@ def _beside_missing(
     right = two.index if two is not None else len(block.units)
     whole = all(u is None or u.block is block for u in (one, two))
     missing = gap.before if before is None and gap.before is not None else gap.after
-    if whole and right == left + 1:
+    if whole and right == left + 1 and (before or after):
         return Spot(block, right, "the statement beside it is gone; nothing else is there")
     if whole and right > left + 1 and block.kind != "code" and _all(inserted, _DEFINITIONS):
         return Spot(block, left + 1, "the definition beside it is gone")
