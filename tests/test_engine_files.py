@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import black
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from snippets import (
     IMPORT,
     PATH,
@@ -133,3 +135,47 @@ def _site(find: Callable[..., object]) -> Codemod:
 
 def test_a_finder_that_finds_nothing_has_drifted() -> None:
     check_refused(_site(lambda definition: []), b"def f(): pass\n", "found 0 places of kind call")
+
+
+FILLERS = [
+    "x = 1",
+    "é = '漢\U0001f600'  # ü",
+    "y = (1,",  # continued by the next entry
+    "if x: y = 2; z = 3",
+    "s = '''a",
+    "# \x0c comment \x1c",
+    "",
+    "   ",
+    "z = lambda é: (é)",
+    "w = \\",
+]
+CLOSERS = {"y = (1,": "  2)", "s = '''a": " b'''", "w = \\": "  5"}
+
+
+@given(
+    lines=st.lists(st.sampled_from(FILLERS), max_size=12),
+    newlines=st.lists(st.sampled_from(["\n", "\r\n", "\r"]), min_size=1, max_size=5),
+    indent=st.sampled_from(["    ", "\t", "  ", "\t  "]),
+    bom=st.booleans(),
+    final=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_file_keeps_every_byte_but_the_insertions(
+    lines: list[str], newlines: list[str], indent: str, bom: bool, final: bool
+) -> None:
+    body = [
+        line for name in lines for line in (name, *([CLOSERS[name]] if name in CLOSERS else []))
+    ]
+    function = ["def f():", *(indent + line if line.strip() else line for line in body),
+                indent + "return h(g(a))"]  # fmt: skip
+    text = ["import c", *body, *function, *body]
+    raw = "".join(line + newlines[i % len(newlines)] for i, line in enumerate(text))
+    raw = raw if final else raw.rstrip("\r\n")
+    encoded = (b"\xef\xbb\xbf" if bom else b"") + raw.encode()
+    codemod = made(IMPORT, Site("f", "call", "g(a)", Wrap("_p.q")))
+    patched = engine.apply(codemod, PATH, encoded)
+    after_import = patched.replace(b"from a import b as _p", b"", 1)
+    assert len(after_import) - len(encoded) == len(b"_p.q()") + len(newlines[0])
+    assert patched.count(b"h(_p.q(g(a)))") == encoded.count(b"h(g(a))") == 1
+    assert patched.endswith(encoded[encoded.index(b"h(g(a))") + len(b"h(g(a))") :])
+    check_round_trip(codemod, encoded, patched)
