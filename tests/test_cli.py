@@ -399,3 +399,29 @@ def test_force_version_from_the_configuration(project: Path) -> None:
     assert State.UNSUPPORTED.value in checked(project)[1]
     (project / "rewriter.toml").write_text("force-version = true\n")
     assert checked(project)[0] == 0
+
+
+# --- JSON ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["list"], ["check"], ["diff"], ["status"], ["apply", "--dry-run"], ["revert", "--dry-run"]],
+    ids=lambda command: command[0],
+)
+def test_every_command_has_the_same_json(tmp_path: Path, command: list[str]) -> None:
+    target = [] if command == ["list"] else ["--site-packages", str(installed(tmp_path))]
+    done = rewriter(*command, *target, "--json")
+    document = done.json
+    assert {"schema", "tool", "command", "target", "results", "written", "exit"} <= set(document)
+    assert document["schema"] == 1
+    assert document["tool"] == f"rewriter {__version__}"
+    assert document["command"] == command[0]
+    assert document["exit"] == done.code
+    assert document["written"] == []
+    if target:
+        assert sorted(document["target"]) == ["kind", "location", "version"]
+        states = {row["codemod"]: row["state"] for row in document["results"]}
+        assert states["mla_kv_gather"] == "ready"
+    else:
+        assert document["target"] is None
