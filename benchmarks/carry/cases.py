@@ -1,7 +1,8 @@
-"""Cases out of a repository of patch sets: a patch for release A, and its maintainers' port to B."""
+"""Cases out of a repository of patch sets: a patch for release A and its own port to B."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import tempfile
@@ -48,7 +49,7 @@ def cases(clone: Path, oldest: tuple[int, ...] = (0, 5, 11)) -> Iterator[Case]:
     """Yield the cases of each consecutive pair of releases that have patch sets."""
     sets = {v: p for v, p in _sets(clone).items() if v >= oldest}
     versions = sorted(sets)
-    for older, newer in zip(versions, versions[1:], strict=False):
+    for older, newer in itertools.pairwise(versions):
         for path in sorted(sets[older].keys() & sets[newer].keys()):
             case = _case(older, newer, path, sets[older][path], sets[newer][path])
             if case is not None:

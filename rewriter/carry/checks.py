@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rewriter.carry import names
 from rewriter.carry.applying import Applied
+from rewriter.carry.sequences import changes
 from rewriter.carry.steps import Fate, Step
 from rewriter.errors import SourceError
 from rewriter.source import Source
@@ -39,10 +40,7 @@ def problem(
     missing = names.unresolved(new, path) - names.unresolved(old, path)
     missing -= names.unresolved(ours, path)
     if missing:
-        name = min(missing)
-        return _told(
-            ours, base, name, f"the patch uses `{name}`, which nothing binds in the result"
-        )
+        return _unbound(base, ours, min(missing))
     lost = _lost(base, ours, old, new)
     if lost:
         reason = f"the patch uses `self.{lost}`, which upstream has not in this file any more"
@@ -74,6 +72,23 @@ def _lost(base: str, ours: str, old: str, new: str) -> str | None:
     }
     gone = sorted(name for name in fresh - bound if f".{name}" not in old)
     return gone[0] if gone else None
+
+
+def _unbound(base: str, ours: str, name: str) -> Step:
+    """Tell a name that nothing binds: the patch uses it, or takes away what upstream uses."""
+    changed = changes(base.splitlines(), ours.splitlines())
+    lines = ours.splitlines()
+    for change in changed:
+        if any(name in line for line in lines[change.left : change.right]):
+            return _told(ours, base, name, f"the patch uses `{name}`, which nothing binds there")
+    for change in changed:
+        if any(name in line for line in base.splitlines()[change.start : change.end]):
+            at = (change.left + 1, max(change.left + 1, change.right))
+            old = (change.start + 1, change.end)
+            reason = f"the patch takes away `{name}`, which upstream still uses"
+            return Step(Fate.CONFLICT, old, at, reason=reason)
+    reason = f"`{name}` would be bound nowhere in the result"
+    return Step(Fate.CONFLICT, (1, 0), (1, 1), reason=reason)
 
 
 def _told(ours: str, base: str, name: str, reason: str) -> Step:

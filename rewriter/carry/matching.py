@@ -109,7 +109,7 @@ class Mapping:
 
     def __init__(self) -> None:
         self._to: dict[Unit, Unit] = {}
-        self._taken: set[Unit] = set()
+        self._from: dict[Unit, Unit] = {}
         self._seen: set[tuple[Block, Block]] = set()
         self._rested: set[Unit] = set()
         self.moved: set[Unit] = set()
@@ -130,7 +130,12 @@ class Mapping:
 
     def holds(self, unit: Unit) -> bool:
         """Tell whether a statement of the other release is one that was there before."""
-        return unit in self._taken
+        return unit in self._from
+
+    def fresh(self, unit: Unit) -> bool:
+        """Tell whether a statement of the other release says what none said there before."""
+        origin = self._from.get(unit)
+        return origin is None or origin.key != unit.key
 
     def blocks(self, one: Block, two: Block) -> None:
         """Map the statements of two blocks that are the same place."""
@@ -151,9 +156,9 @@ class Mapping:
         self._moves(_inner(one), _inner(two), _telling)
 
     def _put(self, left: Unit, right: Unit) -> None:
-        if left not in self._to and right not in self._taken:
+        if left not in self._to and right not in self._from:
             self._to[left] = right
-            self._taken.add(right)
+            self._from[right] = left
 
     def _moves(
         self, one: Iterable[Unit], two: Iterable[Unit], by: Callable[[Unit], Hashable | None]
@@ -162,7 +167,7 @@ class Mapping:
         right = _once(two, by)
         for mark, unit in left.items():
             other = right.get(mark)
-            if other is None or unit in self._to or other in self._taken:
+            if other is None or unit in self._to or other in self._from:
                 continue
             self._put(unit, other)
             self.moved.add(unit)

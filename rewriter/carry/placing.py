@@ -348,7 +348,7 @@ class Placing:
         sides = [self.mapping.get(u) for u in (gap.before, gap.after) if u is not None]
         blocks = {id(b): b for b in [gap.block, *(s.block for s in sides if s is not None)]}
         for block in blocks.values():
-            fresh = [u for u in block.units if u.nodes and not self.mapping.holds(u)]
+            fresh = [u for u in block.units if u.nodes and self.mapping.fresh(u)]
             for start in range(len(fresh) - len(keys) + 1):
                 if [u.key for u in fresh[start : start + len(keys)]] == keys:
                     return fresh[start]
