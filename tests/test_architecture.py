@@ -24,7 +24,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("uses", "edits", "manifest", "leftovers", "bisect"),
     ("marks", "sites", "forgotten", "output", "carry"),
     ("engine",),
-    ("judge", "originals"),
+    ("judge", "originals", "testing", "pytest_plugin"),
     ("recording",),
     ("transition",),
     ("session", "states", "layers"),
