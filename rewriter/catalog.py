@@ -1,4 +1,4 @@
-"""Discovery of codemods. A malformed one is an error that names its file, never a warning."""
+"""Discovery of codemods. A malformed one is an error that names file and line, never a warning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-from rewriter.codemod import Codemod, Companion, Site, Wrap
+from rewriter import declared, plugins
+from rewriter.codemod import Codemod, Companion
 from rewriter.errors import CatalogError
 
 PACKAGE = "codemods"
@@ -28,8 +29,23 @@ def directory() -> Path:
 
 
 def names() -> list[str]:
-    """Return the names of our codemods, sorted: one module each."""
+    """Return the names of our codemods, sorted, and of the plug-ins' that were asked for by name.
+
+    A plug-in that nobody names is not imported, so it is none of them.
+    """
+    return [*_ours(), *sorted(_asked)]
+
+
+def _ours() -> list[str]:
     return sorted(p.stem for p in directory().glob("*.py") if not p.stem.startswith("_"))
+
+
+_asked: set[str] = set()
+
+
+def knows(name: str) -> bool:
+    """Return whether a codemod of this name is here, ours or a plug-in's."""
+    return name in names() or name in plugins.installed()
 
 
 @cache
@@ -39,15 +55,26 @@ def load(name: str) -> Codemod:
     Raises:
         CatalogError: there is none of this name, or it is malformed; the message says where.
     """
-    if name not in names():
-        known = ", ".join(names())
+    if name in _ours():
+        path = directory() / f"{name}.py"
+        return _loaded(name, f"{PACKAGE}.{name}", path, directory() / "runtime")
+    plugin = plugins.installed().get(name)
+    if plugin is None:
+        known = ", ".join([*_ours(), *sorted(plugins.installed())])
         raise CatalogError(f"no codemod is called {name!r}; known: {known}")
-    path = directory() / f"{name}.py"
+    path = plugins.place(plugin)
+    codemod = _loaded(name, plugin.module, path, path.parent)
+    beside = str(path.parent)
+    codemod.companions = tuple(c._replace(beside=beside) for c in codemod.companions)
+    _asked.add(name)
+    return codemod
+
+
+def _loaded(name: str, module_name: str, path: Path, companions: Path) -> Codemod:
     try:
-        module = importlib.import_module(f"{PACKAGE}.{name}")
+        module = importlib.import_module(module_name)
     except Exception as error:  # a codemod is anybody's code, and runs as it is imported
-        reason = f"{type(error).__name__}: {error}"
-        raise CatalogError(f"{path}: cannot be imported: {reason}") from error
+        raise declared.not_imported(path, error) from error
     found = [
         value
         for value in vars(module).values()
@@ -56,49 +83,12 @@ def load(name: str) -> Codemod:
         and value.__module__ == module.__name__
     ]
     if len(found) != 1:
-        raise CatalogError(f"{path}: defines {len(found)} codemods, expected one")
+        last = found[-1].__name__ if found else ""
+        raise declared.malformed(path, f"defines {len(found)} codemods, expected one", last)
     codemod = found[0]()
     codemod.name = name
-    _check(codemod, path)
+    declared.check(codemod, path, companions)
     return codemod
-
-
-def _check(codemod: Codemod, path: Path) -> None:
-    for attribute in ("target", "supports"):
-        if not getattr(codemod, attribute):
-            raise CatalogError(f"{path}: {type(codemod).__name__} has no `{attribute}`")
-    if not codemod.sites:
-        raise CatalogError(f"{path}: {type(codemod).__name__} has no sites")
-    for site in codemod.sites:
-        _check_site(site, path)
-    paths = [*codemod.files(), *(c.path for c in codemod.companions)]
-    for inside in paths:
-        if not inside.startswith("sglang/") or ".." in inside.split("/") or "\\" in inside:
-            raise CatalogError(f"{path}: `{inside}` is no path inside the package sglang")
-    for companion in codemod.companions:
-        source = directory() / "runtime" / f"{companion.source}.py"
-        if not source.is_file():
-            raise CatalogError(f"{path}: its companion {source} does not exist")
-
-
-def _check_site(site: Site, path: Path) -> None:
-    if callable(site.find):
-        return
-    templates = (site.find,) if isinstance(site.find, str) else site.find
-    if not templates or not all(isinstance(t, str) and t.strip() for t in templates):
-        raise CatalogError(f"{path}: the {site.kind} site in {site.within} looks for nothing")
-    if isinstance(site.edit, Wrap):
-        return
-    known = set.intersection(*(set(_HOLE.findall(template)) for template in templates))
-    unknown = sorted(set(_HOLE.findall(site.edit.code)) - known)
-    if unknown:
-        raise CatalogError(
-            f"{path}: the {site.kind} site in {site.within} uses {{{unknown[0]}}}, which what it "
-            "looks for does not have"
-        )
-
-
-_HOLE = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
 @cache
@@ -108,11 +98,12 @@ def companion_bytes(companion: Companion) -> bytes:
     The line carries name, version and the SHA-256 of what follows, so that an installed one is
     known for ours, and known for unedited, without any record beside it.
     """
-    body = (directory() / "runtime" / f"{companion.source}.py").read_bytes()
+    source = declared.companion_file(companion, directory() / "runtime")
+    body = source.read_bytes()
     found = re.search(rb'^VERSION = "([^"]+)"', body, re.MULTILINE)
     if found is None:
-        raise CatalogError(f'companion {companion.source}.py has no line `VERSION = "…"`')
-    return companion_header(companion.source, found.group(1).decode(), body) + body
+        raise CatalogError(f'companion {source.name} has no line `VERSION = "…"`')
+    return companion_header(source.stem, found.group(1).decode(), body) + body
 
 
 def companion_header(name: str, version: str, body: bytes) -> bytes:
@@ -137,8 +128,8 @@ def companion_version(raw: bytes) -> tuple[str, str, bool] | None:
 
 
 _DECIDING = (
-    "catalog", "codemod", "edits", "engine", "flow", "judge", "marks", "model", "patterns", "sites",
-    "source", "uses",
+    "catalog", "codemod", "declared", "edits", "engine", "flow", "judge", "marks", "model",
+    "patterns", "plugins", "sites", "source", "uses",
 )  # fmt: skip
 """Modules of ours that decide what a codemod finds and writes; a test keeps the list whole."""
 
@@ -148,16 +139,15 @@ def digest(name: str) -> str:
 
     Reads files and imports none, so that a cached verdict costs no import of LibCST.
     """
-    if name not in names():
+    if not knows(name):
         load(name)  # tells the error
+    if name in _ours():
+        own = [directory() / f"{name}.py", *sorted((directory() / "runtime").glob("*.py"))]
+    else:
+        own = plugins.deciding(plugins.installed()[name])
     total = hashlib.sha256()
     here = Path(__file__).parent
-    deciding = [here / f"{module}.py" for module in _DECIDING]
-    for path in [
-        directory() / f"{name}.py",
-        *sorted((directory() / "runtime").glob("*.py")),
-        *deciding,
-    ]:
+    for path in [*own, *(here / f"{module}.py" for module in _DECIDING)]:
         raw = path.read_bytes()
         total.update(f"{path.name} {len(raw)}\n".encode() + raw)
     return total.hexdigest()

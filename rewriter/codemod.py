@@ -114,11 +114,14 @@ class Companion(NamedTuple):
 
     Attributes:
         path: where it goes, relative to the package's parent.
-        source: name of the module in ``codemods/runtime``, or a path beside a plug-in's codemod.
+        source: name of the module in ``codemods/runtime``; in a plug-in, its path beside the
+            codemod's own file.
+        beside: the plug-in's directory; the catalog fills it in.
     """
 
     path: str
     source: str
+    beside: str = ""
 
 
 class Codemod:

@@ -190,7 +190,7 @@ def applied(session: Session, survey: Survey, about: Iterable[Codemod]) -> list[
     found: dict[str, Codemod] = {}
     if survey.manifest is not None:
         for held in survey.manifest.codemods:
-            known = held.name in catalog.names()
+            known = catalog.knows(held.name)
             found[held.name] = catalog.load(held.name) if known else Forgotten(held)
         if isinstance(session.target, Overlay):
             return list(found.values())  # what else is there lies in the package itself

@@ -133,6 +133,6 @@ def chosen(names: Sequence[str] | None, target: Target) -> list[Codemod]:
     wanted = list(names or ()) or list(config.load().codemods) or list(held) or [catalog.DEFAULT]
     found: list[Codemod] = []
     for name in dict.fromkeys(wanted):
-        gone = name in held and name not in catalog.names()
+        gone = name in held and not catalog.knows(name)
         found.append(Forgotten(held[name]) if gone else catalog.load(name))
     return in_order(found)

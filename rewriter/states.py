@@ -141,7 +141,7 @@ def _interrupted(journal: Journal, alive: bool) -> str:
 
 def _standing(codemod: Codemod, session: Session, manifest: Manifest | None) -> Standing:
     held = manifest.held(codemod.name) if manifest is not None else None
-    if manifest is not None and held is not None and held.name not in catalog.names():
+    if manifest is not None and held is not None and not catalog.knows(held.name):
         return _forgotten(codemod, held, manifest, session)
     if manifest is None or held is None:
         structure = session.judge(codemod, layers.seen_by(codemod, session))

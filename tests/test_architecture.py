@@ -18,7 +18,8 @@ ROOT = Path(__file__).parent.parent
 
 ROOMS: tuple[tuple[str, ...], ...] = (
     ("errors", "model", "processes"),
-    ("codemod", "probes", "serving"),
+    ("codemod", "probes", "serving", "plugins"),
+    ("declared",),
     ("source", "targets", "config", "pins", "verdicts", "catalog"),
     ("flow", "patterns", "rows", "walk", "witness", "transaction"),
     ("uses", "edits", "manifest", "leftovers", "bisect"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rewriter import catalog
+from rewriter import catalog, plugins
 from rewriter.commands.options import Json
 from rewriter.errors import UsageError
 from rewriter.model import State
@@ -21,6 +21,7 @@ def run(
 ) -> None:
     """List the codemods: what each does, for which releases, when to drop it."""
     rows = [_row(name) for name in catalog.names()]
+    others = [plugin._asdict() for _, plugin in sorted(plugins.installed().items())]
     if markdown and as_json:
         raise UsageError("--markdown and --json are two formats; give one of them")
     if markdown:
@@ -31,7 +32,7 @@ def run(
     if as_json:
         from rewriter.report.jsons import document
 
-        typer.echo(document("list", None, exit_code=0, codemods=rows))
+        typer.echo(document("list", None, exit_code=0, codemods=rows, plugins=others))
         return
     for row in rows:
         typer.echo(f"{row['name']}  (sglang {row['supports']})")
@@ -39,6 +40,9 @@ def run(
         typer.echo(f"  file: {row['target']}")
         if row["drop_when"]:
             typer.echo(f"  drop when: {row['drop_when']}")
+    for other in others:
+        typer.echo(f"{other['name']}  (installed by {other['package']})")
+        typer.echo(f"  module: {other['module']}; runs only where it is named")
 
 
 def _row(name: str) -> dict[str, str]:

@@ -58,6 +58,9 @@ def _chosen(names: list[str] | None, target: Target) -> list[Codemod]:
     home = home_of(target)
     known = load(home.manifest_path) if home is not None else None
     held = list(known.codemods) if known is not None else []
+    for one in held:
+        if catalog.knows(one.name):
+            catalog.load(one.name)  # a plug-in that the record names counts as named
     forgotten = [Forgotten(one) for one in held if one.name not in catalog.names()]
     if names:
         mine = [one for one in forgotten if one.name in names]

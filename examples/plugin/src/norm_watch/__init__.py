@@ -1,0 +1,1 @@
+"""Watch sglang's norms."""
