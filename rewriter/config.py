@@ -20,6 +20,7 @@ class Config(NamedTuple):
         codemods: names, in the order in which they are applied.
         path: the file it came from, or None.
         force_version, keep_going, accept_unproven: as if the option were given.
+        lists: whether it lists codemods, be it none.
     """
 
     codemods: tuple[str, ...] = ()
@@ -27,6 +28,7 @@ class Config(NamedTuple):
     force_version: bool = False
     keep_going: bool = False
     accept_unproven: bool = False
+    lists: bool = False
 
 
 def load(directory: Path | None = None) -> Config:
@@ -38,14 +40,19 @@ def load(directory: Path | None = None) -> Config:
     directory = directory or Path.cwd()
     own, project = directory / "rewriter.toml", directory / "pyproject.toml"
     if own.is_file():
-        return _config(own, _toml(own))
+        return _config(own, read_toml(own))
     if project.is_file() and b"[tool.rewriter" in project.read_bytes():
-        table = _toml(project).get("tool", {}).get("rewriter", {})
+        table = read_toml(project).get("tool", {}).get("rewriter", {})
         return _config(project, table)
     return Config()
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -71,4 +78,4 @@ def _config(path: Path, table: dict[str, Any]) -> Config:
     for key, value in zip(_OPTIONS, options, strict=True):
         if not isinstance(value, bool):
             raise UsageError(f"{path}: `{key}` must be true or false, not {value!r}")
-    return Config(tuple(codemods), path, *options)
+    return Config(tuple(codemods), path, *options)._replace(lists="codemods" in table)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rewriter.commands.options import Codemods, ForceVersion, Json, TargetOptions, with_target
+from rewriter.errors import UsageError
 from rewriter.model import FINE, State
 
 if TYPE_CHECKING:
+    from rewriter.locked import Difference
     from rewriter.processes import Running
     from rewriter.session import Session
 
@@ -27,6 +29,9 @@ def run(
             metavar="STATE",
         ),
     ] = None,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Demand what rewriter.lock says as well.")
+    ] = False,
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
@@ -34,15 +39,21 @@ def run(
     from rewriter.report.progress import fetching
     from rewriter.session import opened
 
+    if locked and codemods:
+        raise UsageError("--locked is about the configuration's codemods; name none")
     session = opened(options.resolve(None if as_json else fetching()), codemods, force_version)
     found = session.verdicts()
     wanted = frozenset({require}) if require else FINE
     code = 0 if all(verdict.state in wanted for verdict in found) else 1
+    unlike = _unlike_lock(session) if locked else []
+    code = 1 if any(difference.matters for difference in unlike) else code
     running = _running(session) if require is State.APPLIED and not code else ()
     if as_json:
         from rewriter.report.jsons import document
 
         more: dict[str, Any] = {"running": [one._asdict() for one in running]} if require else {}
+        if locked:
+            more["unlike_lock"] = [difference.what for difference in unlike]
         typer.echo(document("check", session.described(), found, exit_code=code, **more))
         raise typer.Exit(code)
     from rewriter.report.text import colourful, verdict_lines
@@ -54,11 +65,26 @@ def run(
     if require and code:
         states = ", ".join(f"{v.codemod} is {v.state}" for v in found if v.state is not require)
         typer.echo(f"required: {require}; {states}")
+    for difference in unlike:
+        typer.echo(f"{'not as locked' if difference.matters else 'note'}: {difference.what}")
     if running:
         from rewriter.processes import sentence
 
         typer.echo(sentence(running))
     raise typer.Exit(code)
+
+
+def _unlike_lock(session: Session) -> Sequence[Difference]:
+    """Return what is not as locked; nothing is compared while a codemod is not fine."""
+    from rewriter.commands.lock import place
+    from rewriter.commands.sync import configured
+    from rewriter.locked import differences, load, of_session
+
+    then = load(place())
+    if not all(verdict.state in FINE for verdict in session.verdicts()):
+        return []
+    wanted, accepted = configured(session.target, session.force_version)
+    return differences(then, of_session(wanted, accept_unproven=accepted))
 
 
 def _running(session: Session) -> Sequence[Running]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rewriter.commands.options import Codemods, ForceVersion, Json, TargetOptions, with_target
+from rewriter.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,12 +24,19 @@ if TYPE_CHECKING:
 def run(
     options: TargetOptions,
     codemods: Codemods = None,
+    only_digest: Annotated[
+        bool, typer.Option("--digest", help="Print one hash, equal wherever patched alike.")
+    ] = False,
+    expect: Annotated[
+        str | None,
+        typer.Option("--expect", help="Exit 1 if the hash is another.", metavar="HASH"),
+    ] = None,
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
     """Tell every codemod's state, its proof, versions, our files and what is left over.
 
-    Exits 0 whatever the answer is; `check` is the one for gates.
+    Exits 0 whatever the answer is; `check` is the one for gates, or `--expect HASH`.
     """
     from rewriter import config, states
     from rewriter.proving import proof_of
@@ -38,6 +47,8 @@ def run(
     force_version = force_version or config.load().force_version
     session = Session(target, _chosen(codemods, target), force_version)
     survey = states.survey(session, lenient=True)
+    if only_digest or expect is not None:
+        raise typer.Exit(_tell_digest(session, survey, expect, as_json))
     proofs = {s.verdict.codemod: proof_of(session, survey, s) for s in survey.standings}
     left = _left(session, survey)
     if as_json:
@@ -45,6 +56,34 @@ def run(
         return
     for line in _lines(session, survey, proofs, left):
         typer.echo(line)
+
+
+def _tell_digest(session: Session, survey: Survey, expect: str | None, as_json: bool) -> int:
+    """Print the hash of the target, and what differs from the expected one."""
+    from rewriter import fleet
+
+    if expect is not None and not re.fullmatch(r"[0-9a-f]{64}", expect):
+        raise UsageError(f"--expect: {expect!r} is no hash that `status --digest` prints")
+    found = fleet.digest(session, survey)
+    told = fleet.differing(expect, found) if expect is not None else []
+    code = 1 if told else 0
+    if as_json:
+        from rewriter.report.jsons import document
+
+        verdicts = [standing.verdict for standing in survey.standings]
+        typer.echo(
+            document(
+                "status", session.described(), verdicts, exit_code=code, digest=found, differs=told
+            )
+        )
+        return code
+    typer.echo(found)
+    if told:
+        typer.echo(f"expected {expect}; what differs: {', '.join(told)}", err=True)
+        typer.echo(f"{session.target.location}, sglang {session.target.version}", err=True)
+        for standing in survey.standings:
+            typer.echo(f"{standing.verdict.codemod}: {standing.verdict.state}", err=True)
+    return code
 
 
 def _chosen(names: list[str] | None, target: Target) -> list[Codemod]:
