@@ -37,10 +37,12 @@ class Proof(NamedTuple):
         witness: what proved them when the first codemod was applied, or proves them now.
         holds: whether these bytes are those that it stands for; if not, the user's own edits
             are in them.
+        frozen: whether it was taken before the first write.
     """
 
     witness: Witness | None
     holds: bool
+    frozen: bool = False
 
 
 class Planned(NamedTuple):

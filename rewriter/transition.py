@@ -121,11 +121,15 @@ class Planner:
 
     def _proof(self, path: str, found: Original) -> Proof:
         entry = self.manifest.files.get(path) if self.manifest is not None else None
-        if entry is not None and entry.witness is not None and found.ours:
-            return Proof(entry.witness, entry.witness.proves(found.raw))
+        known = entry is not None and (found.ours or manifest.sha256(found.raw) == entry.before)
+        frozen = entry.witness if known and entry is not None else None
+        if frozen is not None and frozen.proves(found.raw):
+            return Proof(frozen, True, True)
         names = [name for name in catalog.names() if path in catalog.load(name).files()]
         witness = take(self.target, path, found.raw, names)
-        return Proof(witness, witness is not None)
+        if witness is None and frozen is not None:
+            return Proof(frozen, False, True)
+        return Proof(witness, witness is not None)  # the package moved on, and our edits with it
 
     def _demand_proof(
         self,

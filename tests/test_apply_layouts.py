@@ -391,9 +391,7 @@ def test_checkout(clone: Path, sealed_git: Git) -> None:
     }
 
 
-def test_what_apply_writes_is_what_diff_shows(
-    clone: Path, sealed_git: Git, tmp_path: Path
-) -> None:
+def test_what_apply_writes_is_what_diff_shows(clone: Path, sealed_git: Git, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(clone, other)
     (tmp_path / "it.diff").write_text(rewriter("diff", "alpha", "--checkout", clone).out)
@@ -529,3 +527,20 @@ def test_commit_with_the_codemod_in_it(clone: Path, sealed_git: Git) -> None:
     assert states("alpha", "--checkout", clone) == {"alpha": "applied"}
     revert("--checkout", clone)
     assert (clone / "python" / MIXER).read_bytes() == MIXER_SOURCE
+
+
+def test_pull_under_an_applied_codemod(clone: Path, sealed_git: Git) -> None:
+    """Upstream moves on elsewhere in the file and our edits go along: HEAD is the proof then."""
+    apply("--checkout", clone)
+    patched = (clone / "python" / MIXER).read_bytes()
+    newer = MIXER_SOURCE.replace(b"# spread", b"# spreads")
+    (clone / "python" / MIXER).write_bytes(newer)
+    sealed_git("commit", "-qam", "two", cwd=clone)
+    (clone / "python" / MIXER).write_bytes(patched.replace(b"# spread", b"# spreads"))
+    assert states("alpha", "--checkout", clone) == {"alpha": "applied"}
+    done = rewriter("revert", "alpha", "--checkout", clone)
+    assert done.code == 0, done.err
+    head = sealed_git("rev-parse", "HEAD", cwd=clone).decode()[:10]
+    assert f"proof: mixer.py is as shipped: HEAD {head}" in done.out
+    assert "taken before the first write" not in done.out
+    assert status_of(sealed_git, clone) == []

@@ -55,7 +55,7 @@ def _what(write: Write, home: Home | None, before: object, after: object) -> str
     if not isinstance(before, bytes) or not isinstance(after, bytes):
         return "changed"
     difference = after.count(b"\n") - before.count(b"\n")
-    what = f"{difference:+d} lines"
+    what = f"{difference:+d} lines" if difference else "as many lines"
     if isinstance(write.before, Link):
         what += f"; a file in the place of the link to {write.before.text}, which stays as it is"
     return what
@@ -77,7 +77,7 @@ def restored_lines(proofs: Mapping[str, Proof], *, frozen: bool) -> Iterable[str
     """Yield what proves the restored files."""
     for path, proof in proofs.items():
         name = path.rpartition("/")[2]
-        when = ", taken before the first write" if frozen else ""
+        when = ", taken before the first write" if proof.frozen else ""
         if proof.witness is None:
             yield f"reverted, unproven: {name}: no record, RECORD, commit, pin or wheel tells"
         elif proof.holds and proof.witness.kind == "unproven":

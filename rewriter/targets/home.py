@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter.targets.disk import PACKAGE
 
@@ -19,7 +19,7 @@ class Home(NamedTuple):
         folder: the directory of manifest and journal.
         manifest, journal: their names in it.
         record: the name in ``folder`` of the RECORD that lists the package's files, or None.
-        prefix: what stands before ``sglang/`` in the repository's tree; for ``HEAD``.
+        prefix: what stands before ``sglang/`` in the tree of a repository.
         top: the top of the working tree, where the package lies in one that has git data.
     """
 
@@ -74,15 +74,6 @@ class Home(NamedTuple):
         except OSError:
             return ("gone",)
         return (*sorted(found), metadata)
-
-
-class Writable(Protocol):
-    """A target that can be written, and knows where its record lies."""
-
-    root: Path
-
-    @property
-    def home(self) -> Home: ...
 
 
 def home_of(target: Target) -> Home | None:
