@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from rewriter.carry.lexing import Token
-from rewriter.carry.sequences import changes, common, merge
+from rewriter.carry.sequences import changes, common, holds, merge
 
 _KEYWORD = re.compile(r",?\w+(:[^,=]+)?=[^,]+(,\w+(:[^,=]+)?=[^,]+)*,?")
 
@@ -20,6 +20,8 @@ def merged(
     Kept tokens keep the layout that they have there, unless it is the old one and ours is not.
     """
     words = [[t.text for t in side] for side in (base, ours, theirs)]
+    if holds(*words):
+        return "".join(token.before + token.text for token in theirs)
     found = merge(*words)
     if found is None:
         return None
@@ -70,6 +72,13 @@ def changed_words(base: Sequence[Token], ours: Sequence[Token]) -> int:
     """Return how many tokens a change removes and adds."""
     found = changes([t.text for t in base], [t.text for t in ours])
     return sum(c.end - c.start + c.right - c.left for c in found)
+
+
+def import_place(there: Sequence[str], name: str) -> int:
+    """Return before which of the imported names another one goes: in order where they are."""
+    if list(there) == sorted(there):
+        return next((n for n, other in enumerate(there) if other > name), len(there))
+    return len(there)
 
 
 def imported(

@@ -205,12 +205,19 @@ class Placing:
             return
         source, node = theirs.source, theirs.node
         assert node is not None
-        last = node.names[-1]  # type: ignore[attr-defined]
-        at = source.offset(last.end_lineno, last.end_col_offset)
+        aliases: list[ast.alias] = node.names  # type: ignore[attr-defined]
+        last = aliases[-1]
         separate = ", "
         if last.lineno != node.lineno:
             separate = "," + newline(source) + source.indent(source.offset(last.lineno, 0))
-        self._edit(source, at, at, "".join(separate + name for name in names))
+        for name in sorted(names):
+            place = inline.import_place([ast.unparse(a) for a in aliases], name)
+            if place < len(aliases):
+                at = source.offset(aliases[place].lineno, aliases[place].col_offset)
+                self._edit(source, at, at, name + separate)
+            else:
+                at = source.offset(last.end_lineno or 0, last.end_col_offset or 0)
+                self._edit(source, at, at, separate + name)
         self.touched.append(theirs)
         self._say(Fate.STRUCTURE, base, ours, theirs, "into an import that upstream changed")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rewriter.carry.sequences import Change, Piece, changes, merge
+from rewriter.carry.sequences import Change, Piece, changes, holds, merge
 from rewriter.carry.steps import Fate, Step
 from rewriter.carry.texts import shown
 
@@ -37,6 +37,8 @@ def merged(
 def _placed(base: list[str], ours: list[str], theirs: list[str], change: Change) -> Piece | None:
     """Place one change alone: the others are as if they were not there."""
     alone = base[: change.start] + ours[change.left : change.right] + base[change.end :]
+    if holds(base, alone, theirs):
+        return Piece(0, 0, 0, 0)
     found = merge(base, alone, theirs)
     if found is None:
         return None

@@ -125,3 +125,12 @@ def _same(
     return (change.start, change.end) == (other.start, other.end) and list(
         ours[change.left : change.right]
     ) == list(theirs[other.left : other.right])
+
+
+def holds(
+    base: Sequence[Hashable], ours: Sequence[Hashable], theirs: Sequence[Hashable]
+) -> bool:
+    """Tell whether ``theirs`` has all our changes: each could be taken out of it again."""
+    back = merge(ours, base, theirs)
+    wanted = changes(ours, base)
+    return bool(wanted) and back is not None and len(back) == len(wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rewriter.carry import plain, units
 from rewriter.carry.matching import likeness
@@ -13,7 +13,7 @@ from rewriter.carry.placing import Placing
 from rewriter.carry.steps import Fate, Step
 from rewriter.carry.texts import shown
 from rewriter.carry.units import Unit
-from rewriter.edits import TextEdit
+from rewriter.edits import TextEdit, splice
 from rewriter.errors import SourceError
 from rewriter.source import Source
 
@@ -70,8 +70,31 @@ def python(path: str, base: bytes, ours: bytes, onto: str, sources: Sources) -> 
 
     placing = Placing(elsewhere)
     placing.blocks(older, patched, newer)
+    if any(s.fate is Fate.CONFLICT for s in placing.steps) and _holds(older, patched, newer):
+        return Outcome([replace(s, fate=Fate.UPSTREAM, reason="") for s in placing.steps])
     edits = [(source.path, edit, step) for source, edit, step in placing.edits]
     return Outcome(placing.steps, edits)
+
+
+def _holds(base: units.Block, ours: units.Block, theirs: units.Block) -> bool:
+    """Tell whether a file has the whole patch: taken out and put in again, it is as it was."""
+    back = _only(ours, base, theirs)
+    if back is None or back == theirs.source.text:
+        return False
+    try:
+        source = _source(theirs.source.path, theirs.source.encode(back))
+    except SourceError:
+        return False
+    return _only(base, ours, units.module(source)) == theirs.source.text
+
+
+def _only(base: units.Block, ours: units.Block, theirs: units.Block) -> str | None:
+    """Return a file with all changes between two others, or None where one has no place."""
+    placing = Placing()
+    placing.blocks(base, ours, theirs)
+    if any(step.fate in (Fate.CONFLICT, Fate.UPSTREAM) for step in placing.steps):
+        return None
+    return splice(theirs.source.text, [edit for _, edit, _ in placing.edits])
 
 
 def _source(path: str, raw: bytes) -> Source:
