@@ -203,6 +203,18 @@ def test_owner_is_kept(site_packages: Path) -> None:
     assert (site_packages / MIXER).stat().st_uid == 1234
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_record_in_another_users_tree_belongs_to_that_user(clone: Path) -> None:
+    """Root applies; the user must be able to revert."""
+    for path in (clone, *clone.rglob("*")):
+        os.chown(path, 1234, 5678)
+    apply("--checkout", clone)
+    made = [clone / ".git" / "rewriter", clone / ".git" / "rewriter" / "manifest.json"]
+    for path in (*made, clone / "python" / TOOLS, clone / "python" / MIXER):
+        found = path.stat()
+        assert (found.st_uid, found.st_gid) == (1234, 5678), path
+
+
 def test_foreign_owner_is_refused_before_any_write(
     site_packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

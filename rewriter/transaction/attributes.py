@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from rewriter.transaction.folder import Folder
@@ -87,5 +88,14 @@ def new(folder: Folder) -> Attributes:
     Root writes a record into another user's tree; that user must be able to remove it.
     """
     own = folder.own_status()
-    user = os.geteuid()
-    return Attributes(0o644, own.st_uid if user == 0 else user, os.getegid(), {})
+    if os.geteuid() == 0:
+        return Attributes(0o644, own.st_uid, own.st_gid, {})
+    return Attributes(0o644, os.geteuid(), os.getegid(), {})
+
+
+def make_directory(place: Path) -> None:
+    """Make a directory that belongs to whom the one around it belongs."""
+    place.mkdir()
+    if os.geteuid() == 0:
+        around = place.parent.stat()
+        os.chown(place, around.st_uid, around.st_gid)

@@ -96,7 +96,11 @@ class Run:
         """Yield every step up to the last reading back, in order."""
         home = self.home
         if not home.folder.is_dir():
-            yield Step("make directory", str(home.folder), home.folder.mkdir)
+            yield Step(
+                "make directory",
+                str(home.folder),
+                lambda: attributes.make_directory(home.folder),
+            )
         yield from self._journal_steps()
         for write in self.writes:
             yield from self._staging_steps(write)
