@@ -158,6 +158,7 @@ def import_line(code: str, file: str | None = None) -> Site:
 
 
 def _last_import(definition: Definition) -> Iterable[Match]:
+    """Find the last import at the top of the module."""
     import libcst as cst
 
     for statement in reversed(definition.module.body):

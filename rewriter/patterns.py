@@ -17,6 +17,7 @@ from rewriter.source import Definition
 _HOLE = re.compile(r"\{(\*?)([A-Za-z_]\w*)\}")
 _NAMES = re.compile(r"__(hole|rest)_(\w+)__")
 _SPELLED = re.compile(r"\b__hole_(\w+?)__\b")
+_NEAR = 0.3  # of the tokens in common; less is no resemblance
 _TOKEN = re.compile(r"\w+|[^\w\s]+|\n")
 
 # What a layout tool may change without changing the meaning.
@@ -114,19 +115,22 @@ class Pattern:
 
     def nearest(self, definition: Definition) -> Nearest | None:
         """Return the statement or expression of the same kind that comes closest, if any does."""
-        best: tuple[float, cst.CSTNode | None, list[str]] = (0.3, None, [])
+        return next(iter(self.candidates(definition, 1)), None)
+
+    def candidates(self, definition: Definition, most: int = 3) -> list[Nearest]:
+        """Return what comes near in a definition, the closest first, one a line."""
+        found: dict[int, tuple[float, Nearest]] = {}
         for node in definition.nodes:
             if type(node) is not type(self.root) or node is definition.module:
                 continue
             tokens = _TOKEN.findall(definition.code(node))[:200]
             ratio = difflib.SequenceMatcher(None, self._tokens, tokens).ratio()
-            if ratio > best[0]:
-                best = (ratio, node, tokens)
-        _, closest, tokens = best
-        if closest is None:
-            return None
-        line = definition.line(closest)
-        return Nearest(line, definition.source.line_text(line), _difference(self._tokens, tokens))
+            line = definition.line(node) if ratio > _NEAR else 0
+            if line and ratio > found.get(line, (_NEAR,))[0]:
+                text = definition.source.line_text(line)
+                found[line] = ratio, Nearest(line, text, _difference(self._tokens, tokens))
+        ordered = sorted(found.values(), key=lambda pair: -pair[0])
+        return [nearest for _, nearest in ordered[:most]]
 
 
 @lru_cache(maxsize=256)
