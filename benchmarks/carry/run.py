@@ -75,16 +75,30 @@ def _additions(before: list[str], after: list[str]) -> dict[str, list[int]]:
     return found
 
 
+def _definitions(raw: bytes) -> dict[str, str]:
+    """Return in which definition each line stands; of equal lines the last one counts."""
+    lines = raw.decode().splitlines()
+    found = [""] * (len(lines) + 1)
+    for node in ast.walk(ast.parse(raw)):  # outer before inner
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                found[line] += f".{node.name}"
+    return {line.strip(): found[n] for n, line in enumerate(lines, 1)}
+
+
 def _misplaced(case: Case, made: bytes, near: int = 0) -> bool:
     """Tell whether a line that the maintainers add too is added at another place.
 
-    Lines that are added more than once on a side are left out: which is which is not known.
+    Lines that are added more than once on a side are left out: which is which is not known. So
+    are those that the maintainers put into another definition than in their patch for A.
     """
+    meant, port = (_definitions(raw) for raw in (case.patched, case.truth))
     before = _code(case.b)
     ours, theirs = (_additions(before, _code(raw)) for raw in (made, case.truth))
     return any(
         len(places) == len(theirs.get(line, [])) == 1
         and len(line) > 8
+        and meant.get(line) == port.get(line)
         and abs(places[0] - theirs[line][0]) > near
         for line, places in ours.items()
     )

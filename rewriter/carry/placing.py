@@ -226,6 +226,12 @@ class Placing:
         count = len(base.segments)
         heads = [[[t.text for t in s.tokens] for s in u.segments] for u in (base, ours, theirs)]
         grown = len(ours.segments) > count == len(theirs.segments) and count > 0
+        if self._branches_there(ours, theirs, count) and heads[0] == heads[1][:count]:
+            for one, two, three in zip(base.segments, ours.segments, theirs.segments, strict=False):
+                self.blocks_of(one.block, two.block, three.block)
+            added = (ours.segments[count].first, ours.last)
+            self._say(Fate.UPSTREAM, base, ours, theirs, old=(base.last + 1, base.last), new=added)
+            return
         if not grown or not heads[0] == heads[1][:count] == heads[2]:
             reason = "upstream changed the branches of the statement that the patch changes"
             self._conflict(base, ours, theirs, reason)
@@ -240,6 +246,18 @@ class Placing:
         old = (base.last + 1, base.last)
         how = "a branch added to a statement that upstream changed"
         self._say(Fate.STRUCTURE, base, ours, theirs, how, old=old, new=extra)
+
+    @staticmethod
+    def _branches_there(ours: Unit, theirs: Unit, count: int) -> bool:
+        """Tell whether upstream has the branches that the patch adds after the first ones."""
+        if not count < len(ours.segments) == len(theirs.segments):
+            return False
+        pairs_ = zip(ours.segments[count:], theirs.segments[count:], strict=True)
+        return all(
+            [t.text for t in one.tokens] == [t.text for t in two.tokens]
+            and [u.key for u in one.block.units] == [u.key for u in two.block.units]
+            for one, two in pairs_
+        )
 
     def _trivia(self, base: Unit, ours: Unit) -> None:
         theirs = self.mapping.get(base)
@@ -311,6 +329,10 @@ class Placing:
             self._refused(lines, spots.Nowhere(reason, there[0], tuple(there)), new)
             return
         first = there[0]
+        if first.block is not gap.block and not spots.only_wrapped(first.block, gap.block):
+            reason = "upstream moved what the patch replaces under a condition, or away"
+            self._refused(lines, spots.Nowhere(reason, first, tuple(there)), new)
+            return
         if first.block is not gap.block and {u.key for u in gone} & {
             inner.key for unit in new for inner in walk_of(unit)
         }:

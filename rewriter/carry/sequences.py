@@ -127,9 +127,7 @@ def _same(
     ) == list(theirs[other.left : other.right])
 
 
-def holds(
-    base: Sequence[Hashable], ours: Sequence[Hashable], theirs: Sequence[Hashable]
-) -> bool:
+def holds(base: Sequence[Hashable], ours: Sequence[Hashable], theirs: Sequence[Hashable]) -> bool:
     """Tell whether ``theirs`` has all our changes: each could be taken out of it again."""
     back = merge(ours, base, theirs)
     wanted = changes(ours, base)

@@ -59,6 +59,10 @@ def find(gap: Gap, inserted: Sequence[Unit], mapping: Mapping) -> Spot | Nowhere
         return _apart(before, after, inserted)
     left = before.index if before is not None else -1
     right = after.index if after is not None else len(block.units)
+    if block is not gap.block and not only_wrapped(block, gap.block):
+        return Nowhere(
+            "upstream moved what is beside it under a condition, or away", before or after
+        )
     if right == left + 1:
         other = block is not gap.block
         return Spot(block, right, "its neighbours are in another block now" if other else "")
@@ -67,6 +71,17 @@ def find(gap: Gap, inserted: Sequence[Unit], mapping: Mapping) -> Spot | Nowhere
         assert after is not None
         return _apart(before, after, inserted)
     return _among(gap, block, left, right, inserted, mapping)
+
+
+def only_wrapped(inner: Block, outer: Block) -> bool:
+    """Tell whether a block runs exactly when another one does: only a ``with`` is between them."""
+    block = inner
+    while block is not outer:
+        owner = block.owner
+        if owner is None or not isinstance(owner.node, (ast.With, ast.AsyncWith)):
+            return False
+        block = owner.block
+    return True
 
 
 def _among(
