@@ -14,7 +14,7 @@ from rewriter.errors import RewriterError
 
 COMMANDS = (
     "list", "check", "diff", "apply", "status", "revert", "pin", "matrix", "bisect", "smoke",
-    "diagnose", "advise", "bench", "verify", "run", "sync", "lock", "carry", "explain",
+    "diagnose", "advise", "bench", "verify", "run", "sync", "lock", "carry", "explain", "new",
 )  # fmt: skip
 """The verbs, in the order of the help; each is a module of ``rewriter.commands``."""
 

@@ -25,7 +25,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("uses", "edits", "manifest", "leftovers", "bisect"),
     ("marks", "sites", "forgotten", "output", "carry"),
     ("engine",),
-    ("judge", "originals", "testing", "pytest_plugin", "explaining"),
+    ("judge", "originals", "testing", "pytest_plugin", "explaining", "skeleton"),
     ("recording",),
     ("transition",),
     ("session", "states", "layers"),
