@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterable
 from typing import Annotated
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from rewriter import __version__
+from rewriter.commands.options import Command
 from rewriter.errors import RewriterError
 
 COMMANDS = (
@@ -19,10 +21,11 @@ COMMANDS = (
 """The verbs, in the order of the help; each is a module of ``rewriter.commands``."""
 
 
-def build(verbs: Iterable[str] = COMMANDS) -> typer.Typer:
+def build(verbs: Iterable[str] = COMMANDS, *, completion: bool = True) -> typer.Typer:
     """Return the application with these verbs. Only their modules are imported.
 
-    A gate runs ``check`` before every start of a server: what the other verbs need is not loaded.
+    A gate runs ``check`` before every start of a server: what the other verbs need is not loaded,
+    nor what completes command lines.
     """
     import importlib
 
@@ -31,14 +34,14 @@ def build(verbs: Iterable[str] = COMMANDS) -> typer.Typer:
         help="Structural patches for sglang: found by syntax, applied all or nothing, reverted "
         "byte for byte.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=completion,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
     for verb in verbs:
-        app.command(verb)(importlib.import_module(f"rewriter.commands.{verb}").run)
+        app.command(verb, cls=Command)(importlib.import_module(f"rewriter.commands.{verb}").run)
     return app
 
 
@@ -69,9 +72,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    verb = _verb(arguments)
+    completing = "_REWRITER_COMPLETE" in os.environ
+    verb = _verb(_half_typed() if completing else arguments)
     try:
-        app = build((verb,) if verb in COMMANDS else COMMANDS)
+        app = build((verb,), completion=completing) if verb in COMMANDS else build()
         code = app(arguments, prog_name="rewriter", standalone_mode=False)
     except RewriterError as error:
         sys.exit(_fail(error, arguments))
@@ -92,6 +96,12 @@ def _run(arguments: list[str]) -> None:
 def _verb(arguments: list[str]) -> str:
     """Return the first argument that is no option: the root takes none that has a value."""
     return next((a for a in arguments if not a.startswith("-")), "")
+
+
+def _half_typed() -> list[str]:
+    """Return the words that the shell asks to complete, without the program's name."""
+    names = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
+    return next((os.environ[name] for name in names if name in os.environ), "").split()[1:]
 
 
 def _fail(error: RewriterError, arguments: list[str]) -> int:

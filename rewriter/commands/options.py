@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from rewriter.targets import Target
@@ -69,9 +70,18 @@ class TargetOptions(NamedTuple):
         )
 
 
+def _known(incomplete: str) -> list[str]:
+    """Return the codemods whose names begin with what was typed."""
+    from rewriter import catalog
+
+    return [name for name in catalog.names() if name.startswith(incomplete)]
+
+
 Codemods = Annotated[
     list[str] | None,
-    typer.Argument(help="Codemods; default: the configuration's, else mla_kv_gather."),
+    typer.Argument(
+        help="Codemods; default: the configuration's, else mla_kv_gather.", autocompletion=_known
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 ForceVersion = Annotated[
@@ -87,6 +97,29 @@ Verbose = Annotated[
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print nothing but errors: the exit code answers.")
 ]
+
+
+class Command(TyperCommand):
+    """A command whose help tells the options that name a target in a few lines."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # Click's, or typer's own copy
+        """Write the options, those of the target last."""
+        every: list[Any] = list(self.params)
+        shared = [p for p in every if getattr(p, "rich_help_panel", None) == _PANEL]
+        for parameter in shared:
+            parameter.hidden = True
+        super().format_options(ctx, formatter)
+        for parameter in shared:
+            parameter.hidden = False
+        if shared:
+            with formatter.section(_PANEL):
+                formatter.write_text(_TARGETS)
+
+
+_TARGETS = (
+    "--python PATH, --site-packages DIR, --checkout DIR, --repo DIR --rev REV, --release V or "
+    "--wheel FILE. With --overlay DIR that stays as it is: DIR is for PYTHONPATH."
+)
 
 
 def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
