@@ -49,13 +49,14 @@ class Placing:
             to_ours = right.index if right is not None else len(ours.units)
             gone, new = base.units[done_base:to_base], ours.units[done_ours:to_ours]
             before = (base.units[done_base - 1], ours.units[done_ours - 1]) if done_base else None
-            if new and not gone and before and moves_body(*before, new):
+            # what goes to the end of a definition goes before what follows it: same offset
+            parted = new and not gone and before and moves_body(*before, new)
+            if parted and before:
                 self._by_line(*before, new)
-                before = None
-            elif gone or new:
-                self._gap(base, theirs, (done_base, to_base), gone, new)
-            if waiting is not None and before is not None:
+            elif waiting is not None:
                 self._pair(*waiting)
+            if not parted and (gone or new):
+                self._gap(base, theirs, (done_base, to_base), gone, new)
             waiting = (left, right) if left is not None and right is not None else None
             done_base, done_ours = to_base + 1, to_ours + 1
 
