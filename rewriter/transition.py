@@ -86,22 +86,22 @@ class Planner:
         planned = Planned(self.target, self.home, self.manifest, originals, proofs, contents, gone)
         made = manifest_of(planned, wanted)
         writes = writes_of(planned, wanted, made, tuple(left))
-        changes = tuple(
-            Change(path, self.target.read(path), contents.get(path, found.raw))
-            for path, found in originals.items()
-        )
-        changes += tuple(
-            Change(path, self.target.read(path), contents.get(path))
-            for path in dict.fromkeys([*(contents.keys() - originals.keys()), *gone])
-        )
         return Transition(
             writes,
-            tuple(change for change in changes if change.before != change.after),
+            self._changes(planned),
             tuple(held.name for held in made.codemods) if made is not None else (),
             proofs,
             identity,
             made,
         )
+
+    def _changes(self, planned: Planned) -> tuple[Change, ...]:
+        """Return what becomes of each module and companion, as bytes."""
+        contents, originals = planned.contents, planned.originals
+        changes = [Change(p, o.disk, contents.get(p, o.raw)) for p, o in originals.items()]
+        for path in dict.fromkeys([*(contents.keys() - originals.keys()), *planned.gone]):
+            changes.append(Change(path, self.target.read(path), contents.get(path)))
+        return tuple(change for change in changes if change.before != change.after)
 
     # --- pristine bytes, and what proves them ----------------------------------------------
 

@@ -52,28 +52,33 @@ def run(
         raise typer.Exit(_into_directory(session, output, full, dry_run, keep_going, as_json))
     if full:
         raise UsageError("--full goes with --output DIR")
+    accept_unproven = accept_unproven or wanted.accept_unproven
+    raise typer.Exit(_in_place(session, dry_run, keep_going, accept_unproven, as_json))
+
+
+def _in_place(
+    session: Session, dry_run: bool, keep_going: bool, accept_unproven: bool, as_json: bool
+) -> int:
     from rewriter.commands.writing import told, writing
     from rewriter.installing import install
     from rewriter.targets.overlay import Overlay
 
+    target = session.target
     if isinstance(target, Overlay):
         target.check_base()
     with writing(target, dry_run=dry_run) as recovered:
         done = install(
-            session,
-            dry_run=dry_run,
-            keep_going=keep_going,
-            accept_unproven=accept_unproven or wanted.accept_unproven,
+            session, dry_run=dry_run, keep_going=keep_going, accept_unproven=accept_unproven
         )
     applied = any(verdict.state is State.APPLIED for verdict in done.sorted.satisfied)
     code = 0 if done.sorted.todo or applied else 1
     if as_json:
         _print_json(session, done, recovered, dry_run, code)
-    else:
-        for line in told(target, recovered):
-            typer.echo(line)
-        _print(session, done, dry_run)
-    raise typer.Exit(code)
+        return code
+    for line in told(target, recovered):
+        typer.echo(line)
+    _print(session, done, dry_run)
+    return code
 
 
 def _print_json(
