@@ -66,11 +66,11 @@ class Environment:
         self.python = place / "venv" / "bin" / "python"
         self.site_packages = next((place / "venv").glob("lib/python3*/site-packages"))
 
-    def install(self, wheel: Path, *options: str) -> None:
+    def install(self, wheel: Path, *options: str, link_mode: str = "hardlink") -> None:
         if self.installer == "pip":
             self.pip("install", "--no-deps", "--no-compile", *options, wheel)
         else:
-            self.uv("install", "--no-deps", "--link-mode", "hardlink", *options, wheel)
+            self.uv("install", "--no-deps", "--link-mode", link_mode, *options, wheel)
 
     def uninstall(self) -> None:
         if self.installer == "pip":
@@ -153,6 +153,22 @@ def compiled(place: Environment, mode: py_compile.PycInvalidationMode) -> None:
         place.python, "-m", "compileall", "-q", "-f", "--invalidation-mode",
         mode.name.lower().replace("_", "-"), place.site_packages / TARGET,
     )  # fmt: skip
+
+
+def test_uv_with_links_into_its_cache(release: Releases, tmp_path: Path) -> None:
+    wheel = release("0.5.9").path
+    place = Environment(tmp_path, interpreter(wheel), "uv")
+    place.install(wheel, link_mode="symlink")
+    before, cached = tree(place.site_packages), tree(place.cache)
+    at = ("--site-packages", place.site_packages)
+    assert (place.site_packages / TARGET).is_symlink()
+    assert rewriter("apply", *at).code == 0
+    assert place.imports_the_companion()
+    assert record_faults(place.site_packages) == []
+    assert rewriter("revert", *at).code == 0
+    assert not place.imports_the_companion()
+    assert tree(place.site_packages) == before
+    assert tree(place.cache) == cached
 
 
 @pytest.mark.parametrize("installer", ["pip", "uv"])
