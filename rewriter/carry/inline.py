@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from collections.abc import Sequence
 
 from rewriter.carry.lexing import Token
-from rewriter.carry.sequences import changes, common, holds, merge
+from rewriter.carry.sequences import common, holds, merge
 
-_KEYWORD = re.compile(r",?\w+(:[^,=]+)?=[^,]+(,\w+(:[^,=]+)?=[^,]+)*,?")
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
 def merged(
@@ -19,6 +20,7 @@ def merged(
 
     Kept tokens keep the layout that they have there, unless it is the old one and ours is not.
     """
+    base, ours, theirs = folded(base), folded(ours), folded(theirs)
     words = [[t.text for t in side] for side in (base, ours, theirs)]
     if holds(*words):
         return "".join(token.before + token.text for token in theirs)
@@ -39,6 +41,29 @@ def merged(
         at = piece.end
     parts += _kept(base, ours, theirs, range(at, len(theirs)), to_base, to_ours)
     return "".join(parts)
+
+
+def folded(tokens: Sequence[Token]) -> list[Token]:
+    """Make a trailing comma a part of the layout before the bracket that it precedes.
+
+    Not that of ``(x,)`` and ``x[1,]``, which makes the tuple.
+    """
+    found: list[Token] = []
+    depths: list[list[bool]] = []
+    for index, token in enumerate(tokens):
+        if token.text in _OPENING:
+            before = tokens[index - 1].text if index else ""
+            call = token.text == "(" and (before.isidentifier() or before in (")", "]"))
+            depths.append([(call and not keyword.iskeyword(before)) or before == "import"])
+        elif token.text in _CLOSING and depths:
+            (several,) = depths.pop()
+            if several and found and found[-1].text == ",":
+                comma = found.pop()
+                token = token._replace(before=comma.before + "," + token.before)
+        elif token.text == "," and depths and index + 1 < len(tokens):
+            depths[-1][0] |= tokens[index + 1].text not in _CLOSING
+        found.append(token)
+    return found
 
 
 def _kept(
@@ -66,12 +91,6 @@ def lost_comments(base: Sequence[Token], ours: Sequence[Token], theirs: Sequence
             if other is None or theirs[other].before != base[i].before:
                 return True
     return False
-
-
-def changed_words(base: Sequence[Token], ours: Sequence[Token]) -> int:
-    """Return how many tokens a change removes and adds."""
-    found = changes([t.text for t in base], [t.text for t in ours])
-    return sum(c.end - c.start + c.right - c.left for c in found)
 
 
 def import_place(there: Sequence[str], name: str) -> int:

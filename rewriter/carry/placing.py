@@ -68,8 +68,10 @@ class Placing:
             self._conflict(base, ours, None, "upstream has no such definition any more")
             return
         text = ours.source.text[ours.start : new[-1].end]
+        end = self._parted(theirs, new)
+        there = theirs.source.text[theirs.start : end]
         made, steps = plain.merged(
-            base.text, text, theirs.text,
+            base.text, text, there,
             first=base.first, ours_first=ours.first, line=theirs.first,
         )  # fmt: skip
         if any(step.fate is Fate.CONFLICT for step in steps) or (
@@ -78,14 +80,21 @@ class Placing:
             reason = "upstream changed the lines where the patch parts the definition"
             self._conflict(base, ours, theirs, reason, old=old, new=lines)
             return
-        if made == theirs.text:
+        if made == there:
             self._say(Fate.UPSTREAM, base, ours, theirs, old=old, new=lines)
             return
-        self._edit(theirs.source, theirs.start, theirs.end, made)
+        self._edit(theirs.source, theirs.start, end, made)
         same = base.text == theirs.text
         how = "" if same else "the definition parted at the same lines, with upstream's changes"
         fate = Fate.EXACTLY if same else Fate.STRUCTURE
         self._say(fate, base, ours, theirs, how, old=old, new=lines)
+
+    @staticmethod
+    def _parted(theirs: Unit, new: list[Unit]) -> int:
+        """Return where a definition ends in the other release, which may have parted it too."""
+        after = theirs.block.units[theirs.index + 1 :][: len(new)]
+        same = [u.ident for u in after] == [u.ident for u in new]
+        return after[-1].end if same and after else theirs.end
 
     # --- a statement that stays -------------------------------------------------------------
 
@@ -303,9 +312,10 @@ class Placing:
             self._refused(lines, spots.Nowhere(*clash), new)
             return
         self._insert(spot, new)
-        fate = Fate.STRUCTURE if spot.how else Fate.EXACTLY
+        how = spot.how or self._around(base)
+        fate = Fate.STRUCTURE if how else Fate.EXACTLY
         near = spot.block.units[min(spot.index, len(spot.block.units) - 1)]
-        self._told(fate, lines, near, spot.how)
+        self._told(fate, lines, near, how)
 
     def _removal(
         self, gap: spots.Gap, gone: list[Unit], new: list[Unit], lines: tuple[Lines, Lines]
@@ -400,6 +410,15 @@ class Placing:
         """Note an edit for the step that is told next."""
         self.edits.append((source, TextEdit(start, end, text), len(self.steps)))
 
+    def _around(self, block: Block) -> str:
+        """Return what to say where upstream moved a statement or definition around a block."""
+        owner = block.owner
+        while owner is not None:
+            if owner in self.mapping.moved:
+                return f"upstream moved `{owner.text.split(chr(10))[0].strip()}`"
+            owner = owner.block.owner
+        return ""
+
     def _say(
         self, fate: Fate, base: Unit, ours: Unit, theirs: Unit, reason: str = "",
         *, old: Lines | None = None, new: Lines | None = None,
@@ -407,6 +426,8 @@ class Placing:
         old, new = old or (base.first, base.last), new or (ours.first, ours.last)
         if fate is Fate.EXACTLY and base in self.mapping.moved:
             fate, reason = Fate.STRUCTURE, "upstream moved the statement"
+        elif fate is Fate.EXACTLY and (around := self._around(base.block)):
+            fate, reason = Fate.STRUCTURE, around
         self._told(fate, (old, new), theirs, reason)
 
     def _told(self, fate: Fate, lines: tuple[Lines, Lines], near: Unit | None, why: str) -> None:
