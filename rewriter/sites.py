@@ -112,7 +112,8 @@ def _no_definition(site: Site, source: Source, definitions: list[Definition]) ->
 
     reason = f"`{site.within}` is not defined"
     last = site.within.rsplit(".", 1)[-1]
-    names = [n for n in source.nodes if n.rsplit(".", 1)[-1] == last]
+    alike = [n for n in source.nodes if n.rsplit(".", 1)[-1] == last]
+    names = difflib.get_close_matches(site.within, alike, 1, 0) if alike else []
     names += difflib.get_close_matches(site.within, list(source.nodes), 1)
     if not names:
         return Place(site, State.DRIFTED, None, (), reason)
