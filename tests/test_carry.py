@@ -107,7 +107,10 @@ def test_what_ends_a_block_still_ends_it() -> None:
 
 
 def test_a_block_that_upstream_wrapped_in_a_with() -> None:
-    old = "            for _ in range(2):\n                self.sync()\n                self.step(batch)\n"
+    old = (
+        "            for _ in range(2):\n                self.sync()\n"
+        "                self.step(batch)\n"
+    )
     new = "            with self.guard():\n                for _ in range(2):\n                    self.sync()\n                    self.step(batch)\n"  # noqa: E501
     theirs = edited(old, new)
     ours = edited("self.sync()\n", "self.sync()\n                self.mark(batch)\n")
@@ -119,7 +122,8 @@ def test_both_change_one_call_at_different_arguments() -> None:
     base = edited("self.step(batch)", "self.step(batch, 1, depth=2)")
     theirs = edited(
         "self.step(batch)",
-        "self.step(\n                    batch,\n                    7,\n                    depth=2,\n                )",
+        "self.step(\n                    batch,\n                    7,\n"
+        "                    depth=2,\n                )",
     )
     ours = edited("self.step(batch)", "self.step(batch, 1, depth=3)")
     carries(base, ours, theirs, edited("depth=2", "depth=3", theirs), Fate.STRUCTURE)
@@ -273,8 +277,8 @@ CONFLICTS = {
         "upstream changed what the patch replaces or removes",
     ),
     "upstream has a definition of that name": (
-        edited("        def sync(self)", "        def go(self):\n            return 1\n\n        def sync(self)"),
-        edited("        def __init__", "        def go(self):\n            return 2\n\n        def __init__"),
+        edited("        def sync", "        def go(self):\n            return 1\n\n        def sync"),
+        edited("        def run", "        def go(self):\n            return 2\n\n        def run"),
         "upstream has its own `go` by now",
     ),
     "a name that is gone": (
@@ -306,7 +310,8 @@ def test_replaced_under_a_condition_that_upstream_added() -> None:
     ours = edited(old, "                self.other(1)\n                batch = 1\n")
     theirs = edited(
         old,
-        "                if self.on:\n                    self.sync()\n                    self.step(batch)\n",
+        "                if self.on:\n                    self.sync()\n"
+        "                    self.step(batch)\n",
     )
     refuses(BASE, ours, theirs, "under a condition")
 

@@ -276,8 +276,22 @@ def _texts(
                 made[path] = raw
     for path, found in edits.items():
         source = sources.module(path).source
-        made[path] = source.encode(splice(source.text, found))
+        text = splice(source.text, found)
+        owner = next((f for f in files if f.onto == path), None)
+        made[path] = source.encode(_ended(text, source.text, owner))
     return made
+
+
+def _ended(text: str, theirs: str, file: _File | None) -> str:
+    """End a file with or without a newline: as the patch changes it, else as it was."""
+    without = not theirs.endswith("\n")
+    if file is not None and file.applied.before and file.applied.after:
+        old, new = (not raw.endswith(b"\n") for raw in (file.applied.before, file.applied.after))
+        without = new if old != new else without
+    bare = text.removesuffix("\n").removesuffix("\r")
+    if without:
+        return bare
+    return text if text.endswith("\n") else text + ("\r\n" if "\r\n" in text else "\n")
 
 
 def _dropped(file: _File) -> set[int]:

@@ -62,8 +62,9 @@ class FilePatch:
 
     @property
     def name(self) -> str:
-        """The path, as the diff has it."""
-        return self.new or self.old or ""
+        """The path, without git's ``a/`` and ``b/``; for messages."""
+        path = self.new or self.old or ""
+        return path[2:] if path.startswith(("a/", "b/")) else path
 
 
 def read(raw: bytes, patch: str) -> list[FilePatch]:
