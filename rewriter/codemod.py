@@ -97,6 +97,8 @@ class Site:
         optional: whether it is no fault that nothing is found.
         decides: where a finder raises Upstream at every deciding site, the codemod is upstream.
         file: path of the file, if it is not the codemod's target.
+        one_of: name of a group: of its sites exactly one must be found, wherever releases keep
+            what it looks for; the others' definitions, or whole files, need not be there.
     """
 
     within: str
@@ -107,6 +109,7 @@ class Site:
     optional: bool = False
     decides: bool = False
     file: str | None = None
+    one_of: str = ""
 
 
 class Companion(NamedTuple):

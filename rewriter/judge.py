@@ -34,7 +34,9 @@ def judge(
     if not present:
         return _without_files(codemod, companions)
     examined = {path: engine.examine(codemod, path, raw) for path, raw in present.items()}
-    verdict = _combine(codemod, examined, [path for path in raws if path not in present])
+    files = codemod.files()
+    needed = [p for p in raws if p not in present and not all(s.one_of for s in files[p])]
+    verdict = _combine(codemod, examined, needed)
     if verdict.state is State.APPLIED:
         wrong = next((r for r in companions if r.state is not State.APPLIED), None)
         if wrong is not None:
@@ -66,13 +68,20 @@ def changes(codemods: Sequence[Codemod], read: Reader) -> list[Change]:
     for codemod in codemods:
         for path in codemod.files():
             raw = before.setdefault(path, read(path))
-            if raw is not None:
+            if raw is not None and _has_places(codemod, path, after.get(path, raw)):
                 after[path] = engine.apply(codemod, path, after.get(path, raw))
         for companion in codemod.companions:
             before.setdefault(companion.path, read(companion.path))
             after[companion.path] = catalog.companion_bytes(companion)
     _check_all(codemods, after)
     return [Change(p, before[p], after[p]) for p in after if before[p] != after[p]]
+
+
+def _has_places(codemod: Codemod, path: str, raw: bytes) -> bool:
+    """Return False for a file that a codemod leaves alone: its group's place is elsewhere."""
+    if not all(site.one_of for site in codemod.files()[path]):
+        return True
+    return bool(engine.examine(codemod, path, raw).sites)
 
 
 def _check_all(codemods: Sequence[Codemod], after: dict[str, bytes]) -> None:
@@ -83,6 +92,8 @@ def _check_all(codemods: Sequence[Codemod], after: dict[str, bytes]) -> None:
             if len(sharing) < 2 or path not in after:
                 continue
             found = engine.examine(codemod, path, after[path])
+            if not found.sites:
+                continue
             if found.state is not State.APPLIED or not found.exact:
                 others = ", ".join(name for name in sharing if name != codemod.name)
                 raise RefusedError(
@@ -155,6 +166,10 @@ def _combine(
 ) -> Verdict:
     """Make one verdict of the files of a codemod."""
     sites = tuple(site for e in examined.values() for site in e.sites)
+    reason = _group_amiss(codemod, sites)
+    if reason:
+        return Verdict(codemod.name, codemod.target, State.DRIFTED, sites, reason)
+    examined = {path: e for path, e in examined.items() if e.sites} or examined
     states = {e.state for e in examined.values()}
     if absent:
         reason = f"this sglang has no {absent[0]}, which the codemod edits as well"
@@ -166,6 +181,21 @@ def _combine(
         return Verdict(codemod.name, codemod.target, State.PARTIAL, sites, reason, first.nearest)
     worst = min(examined.values(), key=lambda e: _ORDER.index(e.state))
     return Verdict(codemod.name, codemod.target, worst.state, sites, worst.reason, worst.nearest)
+
+
+def _group_amiss(codemod: Codemod, results: tuple[SiteResult, ...]) -> str:
+    """Say that a group of sites was found nowhere, or more than once; empty where all is well."""
+    found = {(r.file, r.definition, r.kind) for r in results}
+    for group in dict.fromkeys(site.one_of for site in codemod.sites if site.one_of):
+        mine = [site for site in codemod.sites if site.one_of == group]
+        there = [
+            site for site in mine
+            if (site.file or codemod.target, site.within, site.kind) in found
+        ]  # fmt: skip
+        if len(there) != 1:
+            names = " or ".join(f"`{site.within}`" for site in there or mine)
+            return f"expected one {group} in {names}, found {len(there)}"
+    return ""
 
 
 _ORDER = [

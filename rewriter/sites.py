@@ -53,6 +53,8 @@ def _apart(places: list[Place], source: Source) -> list[Place]:
 
 
 def _find_site(site: Site, source: Source, definitions: list[Definition]) -> list[Place]:
+    if site.one_of and not definitions:
+        return []  # another of the group is where it is; the judge sees all files
     if len(definitions) != 1:
         return [_no_definition(site, source, definitions)]
     definition = definitions[0]
@@ -76,7 +78,7 @@ def _find_site(site: Site, source: Source, definitions: list[Definition]) -> lis
 def _matches(site: Site, definition: Definition) -> list[Match] | Place:
     if callable(site.find):
         found = list(site.find(definition))
-        if not found and site.optional:
+        if not found and (site.optional or site.one_of):
             return []
         if not found or (site.count is not None and len(found) != site.count):
             raise Drift(f"found {len(found)} places of kind {site.kind}, expected {site.count}")
@@ -88,7 +90,7 @@ def _matches(site: Site, definition: Definition) -> list[Match] | Place:
     hits = [(t, found) for t, found in hits if found]
     if len(hits) == 1 and site.count in (None, len(hits[0][1])):
         return [Match(f.node, holes=f.holes) for f in hits[0][1]]
-    if not hits and site.optional:
+    if not hits and (site.optional or site.one_of):
         return []
     looked = " or ".join(f"`{t}`" for t in templates)
     if not hits:
