@@ -80,7 +80,9 @@ def _tell_digest(session: Session, survey: Survey, expect: str | None, as_json: 
     typer.echo(found)
     if told:
         typer.echo(f"expected {expect}; what differs: {', '.join(told)}", err=True)
-        typer.echo(f"{session.target.location}, sglang {session.target.version}", err=True)
+        from rewriter.commands.check import target_line
+
+        typer.echo(target_line(session.target.location, session.target.version), err=True)
         for standing in survey.standings:
             typer.echo(f"{standing.verdict.codemod}: {standing.verdict.state}", err=True)
     return code

@@ -1,0 +1,54 @@
+"""The documentation: it builds without a warning, its links lead somewhere, its output is real."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import console_blocks
+import pytest
+
+from rewriter.cli import COMMANDS
+from rewriter.targets.release import Release
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("index", "commands", "delivering")]
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    if importlib.util.find_spec("material") is None:
+        pytest.skip("mkdocs-material is not installed: pip install -e '.[docs]'")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT, capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for page in (ROOT / "docs").glob("*.md"):
+        assert (tmp_path / page.with_suffix(".html").name).is_file(), page.name
+
+
+@pytest.mark.wheels
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_what_a_page_shows_is_printed(
+    page: Path, release: Callable[[str], Release], wheel_cache_of_tests: Path, tmp_path: Path
+) -> None:
+    wheel = Path(release(console_blocks.RELEASE).path)
+    text = page.read_text(encoding="utf-8")
+    now = console_blocks.outcome(text, tmp_path.resolve(), wheel, wheel_cache_of_tests)
+    assert now == text, f"write it down again: python tests/console_blocks.py docs/{page.name}"
+
+
+def test_every_command_has_its_place() -> None:
+    text = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    told = re.findall(r"^### (\w+)$", text, re.MULTILINE)
+    assert sorted(told) == sorted(COMMANDS)
+
+
+def test_no_text_of_upstreams_is_shown() -> None:
+    """Of a diff only our own lines may stand on a page."""
+    for page in PAGES:
+        assert "\n@@ " not in page.read_text(encoding="utf-8"), page.name
