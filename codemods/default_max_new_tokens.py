@@ -2,7 +2,7 @@
 
 What: a request without ``max_tokens`` may run on to the end of the context. The new server argument
 gives such requests a limit; one that a request names always wins, and without the argument (or
-with 0) nothing changes. One field and one option of ``ServerArgs``, one default in the scheduler.
+with 0) nothing changes. One field, one option of ``ServerArgs``, one default in the scheduler.
 
 Why: one client that never sets ``max_tokens`` decodes without end and grows its KV cache until it
 pushes out every other session; MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks pull request 51 tells
@@ -20,7 +20,7 @@ _OPTION = """\
 parser.add_argument(
     "--default-max-new-tokens",
     type=int,
-    default=ServerArgs.default_max_new_tokens,
+    default=None,
     help="How many tokens a request may generate that names no limit. Default: no limit.",
 )"""
 
@@ -29,7 +29,7 @@ class DefaultMaxNewTokens(Codemod):
     """A server argument for the limit of requests that have none."""
 
     target = "sglang/srt/managers/scheduler.py"
-    supports = ">=0.5.3rc0,<0.5.20"  # from 0.5.20 the fields are in files of their own, in order
+    supports = ">=0.5.3rc0,<0.6"
     drop_when = "sglang has a server argument for the default of max_new_tokens"
     sites = (
         Site(
@@ -41,12 +41,19 @@ class DefaultMaxNewTokens(Codemod):
                 "else self.server_args.default_max_new_tokens or 1 << 30"
             ),
         ),
-        Site(
-            "ServerArgs.<fields>",
-            "field",
-            "max_queued_requests: {kind} = {default}",
-            Insert("default_max_new_tokens: Optional[int] = None"),
-            file="sglang/srt/server_args.py",
+        *(
+            Site(
+                f"{name}.<fields>",
+                "field",
+                "max_queued_requests: {kind} = {default}",
+                Insert("default_max_new_tokens: Optional[int] = None"),
+                file=file,
+                one_of="field",
+            )
+            for name, file in (
+                ("ServerArgs", "sglang/srt/server_args.py"),
+                ("Schedule", "sglang/srt/arg_groups/fields/schedule.py"),  # 0.5.20
+            )
         ),
         Site(
             "ServerArgs.add_cli_args",

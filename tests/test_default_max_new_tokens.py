@@ -1,4 +1,4 @@
-"""default_max_new_tokens: two files, two generations of server arguments, one default."""
+"""default_max_new_tokens: several files, three generations of server arguments."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rewriter.targets.release import Release
 
 CODEMOD = catalog.load("default_max_new_tokens")
 SCHEDULER, ARGUMENTS = "sglang/srt/managers/scheduler.py", "sglang/srt/server_args.py"
+FIELDS = "sglang/srt/arg_groups/fields/schedule.py"
 
 PLAIN = b"""\
 import dataclasses
@@ -113,6 +114,24 @@ def test_a_limit_that_the_request_names_wins(
     assert req.sampling_params.max_new_tokens == expected
 
 
+def test_a_field_in_a_file_of_its_own() -> None:
+    """From 0.5.20 the fields are in classes of their own, and ServerArgs has none."""
+    option, fields = ANNOTATED.split(b"@dataclasses.dataclass\n")
+    fields, method = fields.split(b"    @staticmethod\n")
+    before = {
+        SCHEDULER: SCHEDULING,
+        ARGUMENTS: option + b"class ServerArgs:\n    @staticmethod\n" + method,
+        FIELDS: fields.replace(b"ServerArgs", b"Schedule"),
+    }
+    assert judge(CODEMOD, before.get, "0.5.20").state is State.READY
+    made = {c.path: c.after or b"" for c in changes([CODEMOD], before.get)}
+    assert b"    default_max_new_tokens: Optional[int] = None\n" in made[FIELDS]
+    assert b"default_max_new_tokens:" not in made[ARGUMENTS]
+    assert judge(CODEMOD, made.get, "0.5.20").state is State.APPLIED
+    both = {**before, ARGUMENTS: ANNOTATED}
+    assert "found 2" in judge(CODEMOD, both.get, "0.5.20").reason
+
+
 def test_layout_and_comments_around_the_default_stay() -> None:
     made = patched(PLAIN)[SCHEDULER]
     ours = b"else self.server_args.default_max_new_tokens or 1 << 30"
@@ -126,7 +145,7 @@ def test_layout_and_comments_around_the_default_stay() -> None:
         (SCHEDULER, b"else 1 << 30", b"else self.limit or 1 << 30", "has no `{limit} if"),
         (SCHEDULER, b"if req.", b"if self.", "has no `{limit} if"),
         (SCHEDULER, b"def init_req_", b"def set_req_", "is not defined"),
-        (ARGUMENTS, b"    max_queued", b"    most_queued", "`ServerArgs.<fields>` has no"),
+        (ARGUMENTS, b"    max_queued", b"    most_queued", "expected one field in"),
         (ARGUMENTS, b'"--max-queued', b'"--most-queued', "`ServerArgs.add_cli_args` has no"),
     ],
 )
@@ -148,7 +167,7 @@ def test_look_alikes_are_left_alone() -> None:
 
 
 SOME = pins.load("default_max_new_tokens")[::7] + pins.load("default_max_new_tokens")[-2:]
-"""Of 58 pins enough for every generation of either file: the files are among sglang's longest."""
+"""Of all pins enough for every generation of either file: the files are among sglang's longest."""
 
 
 @pytest.mark.wheels
