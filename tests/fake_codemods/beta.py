@@ -9,6 +9,4 @@ class Beta(Codemod):
     target = "sglang/srt/layers/mixer.py"
     supports = ">=0.5,<0.6"
     requires = ("alpha",)
-    sites = (
-        Site("Mixer.mix", "double", "y = _tools.note(y)", Insert("y = _tools.double(y)")),
-    )
+    sites = (Site("Mixer.mix", "double", "y = _tools.note(y)", Insert("y = _tools.double(y)")),)
