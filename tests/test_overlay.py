@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -25,8 +26,10 @@ from installing import (
     states,
     tree,
 )
+from test_transaction import Fault, killed_at
 
-from rewriter import catalog
+from rewriter import catalog, targets
+from rewriter.transaction import steps
 
 __all__ = ["codemods", "sealed_state", "site_packages"]
 
@@ -443,3 +446,58 @@ def test_run_misused(command: str, told: str, over: Over) -> None:
 def test_run_without_an_overlay(over: Over, tmp_path: Path) -> None:
     done = start("--", sys.executable, "-c", "", over=over._replace(place=tmp_path / "none"))
     assert (done.returncode, "no overlay there" in done.stderr) == (2, True)
+
+
+# --- all or nothing ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(site_packages: Path, tmp_path: Path, codemods: FakeCodemods) -> Over:
+    """Return an overlay that is yet to be made."""
+    return Over(tmp_path / "overlay", site_packages)
+
+
+def test_a_failing_step_leaves_nothing(fresh: Over) -> None:
+    number, done = 0, None
+    while True:
+        fault = Fault(number, errno.ENOSPC)
+        with steps.observed(fault):
+            done = rewriter("apply", "alpha", *fresh.options())
+        if fault.hit is None or done.code == 1:  # all was written and read back by then
+            break
+        assert (done.code, fault.hit.place in done.err) == (2, True)
+        assert tree(fresh.place, byte_code=True) == {}
+        number += 3
+    assert number > 20
+
+
+@pytest.mark.parametrize("verb", ["apply", "revert"])
+def test_killed_half_way(verb: str, fresh: Over) -> None:
+    """No process then serves what is not whole, and the next run puts it right."""
+    command = (verb, "alpha", *fresh.options())
+    back = ("revert" if verb == "apply" else "apply", *command[1:])
+    interrupted = 0
+    if verb == "revert":
+        rewriter(*back)
+    for number in range(2, 60, 6):
+        if not killed_at(number, *command):
+            break
+        told = states("alpha", *fresh.options())["alpha"]
+        interrupted += told == "interrupted"
+        seen = fresh.python("-c", "from sglang.srt.layers.mixer import Mixer; Mixer(1).mix(4.0)")
+        assert seen.returncode == 0 or "refusing to run" in seen.stderr
+        assert rewriter(*command).code == 0
+        after = states("alpha", *fresh.options())["alpha"]
+        assert after == ("applied" if verb == "apply" else "ready")
+        assert rewriter(*back).code == 0
+    assert interrupted > 3
+
+
+def test_the_package_is_found_beneath_an_overlay_that_looks_like_it(
+    over: Over, codemods: FakeCodemods
+) -> None:
+    """The probe of another interpreter runs with the overlay on its path."""
+    (over.place / "sglang/__init__.py").write_bytes(b"")
+    probe = Path(targets.__file__).parent / "probe.py"
+    done = over.python(str(probe), "sglang")
+    assert str(over.packages / "sglang/__init__.py") in done.stdout

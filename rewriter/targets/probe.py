@@ -31,7 +31,10 @@ def locate(name: str, search: list[str]) -> dict[str, object]:
     namespace: list[str] = []
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
-        if find is None:
+        overlay = getattr(finder, "rewriter_overlay", None)
+        if overlay is not None:  # serves patched modules: the package is what lies beneath
+            search = [entry for entry in search if os.path.abspath(entry) != overlay]
+        if find is None or overlay is not None:
             continue
         # The finders that editable installs add hold a mapping and ignore the search path.
         on_path = finder is importlib.machinery.PathFinder
