@@ -92,6 +92,7 @@ class _Reader:
         self.lines, self.patch, self.at = lines, patch, 0
 
     def files(self) -> list[FilePatch]:
+        """Read all files."""
         found: list[FilePatch] = []
         while self.at < len(self.lines):
             line = self.lines[self.at]

@@ -70,10 +70,10 @@ def python(path: str, base: bytes, ours: bytes, onto: str, sources: Sources) -> 
 
     placing = Placing(elsewhere)
     placing.blocks(older, patched, newer)
-    if any(s.fate is Fate.CONFLICT for s in placing.steps) and _holds(older, patched, newer):
-        return Outcome([replace(s, fate=Fate.UPSTREAM, reason="") for s in placing.steps])
-    edits = [(source.path, edit, step) for source, edit, step in placing.edits]
-    return Outcome(placing.steps, edits)
+    if any(s.fate is Fate.CONFLICT for s in placing.ledger.steps) and _holds(older, patched, newer):
+        return Outcome([replace(s, fate=Fate.UPSTREAM, reason="") for s in placing.ledger.steps])
+    edits = [(source.path, edit, step) for source, edit, step in placing.ledger.edits]
+    return Outcome(placing.ledger.steps, edits)
 
 
 def _holds(base: units.Block, ours: units.Block, theirs: units.Block) -> bool:
@@ -92,9 +92,9 @@ def _only(base: units.Block, ours: units.Block, theirs: units.Block) -> str | No
     """Return a file with all changes between two others, or None where one has no place."""
     placing = Placing()
     placing.blocks(base, ours, theirs)
-    if any(step.fate in (Fate.CONFLICT, Fate.UPSTREAM) for step in placing.steps):
+    if any(step.fate in (Fate.CONFLICT, Fate.UPSTREAM) for step in placing.ledger.steps):
         return None
-    return splice(theirs.source.text, [edit for _, edit, _ in placing.edits])
+    return splice(theirs.source.text, [edit for _, edit, _ in placing.ledger.edits])
 
 
 def _source(path: str, raw: bytes) -> Source:
