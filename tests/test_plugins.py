@@ -140,6 +140,33 @@ def test_the_configuration_names_it(
     assert ended.value.code == 0
 
 
+def test_a_record_names_it_too(
+    install: Install, write_files: Callable[..., Path], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Applied by name; told, and reverted, without: what it left is never called unknown."""
+    install()
+    files = {
+        "sglang/srt/m.py": SOURCE, "sglang/__init__.py": b"",
+        "sglang-0.5.2.dist-info/METADATA": b"Metadata-Version: 2.1\nName: sglang\nVersion: 0.5.2\n",
+        "sglang-0.5.2.dist-info/RECORD": b"sglang/srt/m.py,,\nsglang-0.5.2.dist-info/RECORD,,\n",
+    }  # fmt: skip
+    root = write_files(tmp_path / "site", files)
+    for arguments, said in [
+        (["apply", "theirs", "--accept-unproven"], "theirs: applied"),
+        (["status"], "theirs: applied"),
+        (["revert"], "theirs: ready"),
+    ]:
+        forget()  # as in a process of its own
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, "--site-packages", str(root)])
+        out, err = capsys.readouterr()
+        assert said in out, err
+        assert ended.value.code in (0, 1)  # 1: reverted, unproven
+    assert (root / "sglang/srt/m.py").read_bytes() == SOURCE
+    assert not (root / "sglang/srt/_rewriter_p.py").exists()
+
+
 def line(text: str) -> int:
     return GOOD[: GOOD.index(text)].count("\n") + 1
 
