@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rewriter.commands.options import Codemods, ForceVersion, Json, TargetOptions, with_target
 from rewriter.errors import UsageError
-from rewriter.model import FINE, State
+from rewriter.model import FINE, State, Verdict
 
 if TYPE_CHECKING:
     from rewriter.locked import Difference
@@ -56,22 +56,29 @@ def run(
             more["unlike_lock"] = [difference.what for difference in unlike]
         typer.echo(document("check", session.described(), found, exit_code=code, **more))
         raise typer.Exit(code)
+    for line in _lines(session, found, require, unlike, running):
+        typer.echo(line)
+    raise typer.Exit(code)
+
+
+def _lines(
+    session: Session, found: Sequence[Verdict], require: State | None,
+    unlike: Sequence[Difference], running: Sequence[Running],
+) -> Iterator[str]:  # fmt: skip
     from rewriter.report.text import colourful, verdict_lines
 
-    typer.echo(target_line(session.target.location, session.target.version))
+    yield target_line(session.target.location, session.target.version)
     for verdict in found:
-        for line in verdict_lines(verdict, colour=colourful()):
-            typer.echo(line)
-    if require and code:
-        states = ", ".join(f"{v.codemod} is {v.state}" for v in found if v.state is not require)
-        typer.echo(f"required: {require}; {states}")
+        yield from verdict_lines(verdict, colour=colourful())
+    others = [f"{v.codemod} is {v.state}" for v in found if v.state is not require]
+    if require and others:
+        yield f"required: {require}; {', '.join(others)}"
     for difference in unlike:
-        typer.echo(f"{'not as locked' if difference.matters else 'note'}: {difference.what}")
+        yield f"{'not as locked' if difference.matters else 'note'}: {difference.what}"
     if running:
         from rewriter.processes import sentence
 
-        typer.echo(sentence(running))
-    raise typer.Exit(code)
+        yield sentence(running)
 
 
 def _unlike_lock(session: Session) -> Sequence[Difference]:
