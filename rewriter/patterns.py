@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -165,7 +166,7 @@ def _same(pattern: Any, node: Any, holes: dict[str, cst.CSTNode]) -> bool:
         holes[name] = node
         return True
     if isinstance(pattern, cst.SimpleString) and isinstance(node, cst.SimpleString):
-        return bool(pattern.evaluated_value == node.evaluated_value)
+        return _value(pattern.value) == _value(node.value)
     if isinstance(pattern, cst.CSTNode):
         if type(pattern) is not type(node):
             return False
@@ -177,6 +178,13 @@ def _same(pattern: Any, node: Any, holes: dict[str, cst.CSTNode]) -> bool:
     if isinstance(pattern, (list, tuple)):
         return isinstance(node, (list, tuple)) and _same_all(pattern, node, holes)
     return bool(pattern == node)
+
+
+@lru_cache(maxsize=4096)
+def _value(literal: str) -> str | bytes:
+    """Evaluate a string literal; a long function holds hundreds, and each is asked for often."""
+    found: str | bytes = ast.literal_eval(literal)
+    return found
 
 
 def _is_layout(name: str, left: Any, right: Any) -> bool:
