@@ -277,7 +277,7 @@ CONFLICTS = {
         "upstream changed what the patch replaces or removes",
     ),
     "upstream has a definition of that name": (
-        edited("        def sync", "        def go(self):\n            return 1\n\n        def sync"),
+        edited("        def sync", "        def go(self):\n            return 1\n\n        def sync"),  # noqa: E501
         edited("        def run", "        def go(self):\n            return 2\n\n        def run"),
         "upstream has its own `go` by now",
     ),
@@ -314,6 +314,33 @@ def test_replaced_under_a_condition_that_upstream_added() -> None:
         "                    self.step(batch)\n",
     )
     refuses(BASE, ours, theirs, "under a condition")
+
+
+CHOICE = """
+    def pick(a, b):
+        if a:
+            x = 1
+            y = 2
+        else:
+            x = 3
+            y = 4
+        return x, y
+"""
+
+
+def test_a_branch_is_known_by_its_condition() -> None:
+    ours = edited("x = 3\n", "x = 3\n            z = 0\n", CHOICE)
+    theirs = edited(
+        "        else:\n", "        elif b:\n            x = 5\n        else:\n", CHOICE
+    )
+    wanted = edited("x = 3\n", "x = 3\n            z = 0\n", theirs)
+    carries(CHOICE, ours, theirs, wanted, Fate.EXACTLY)
+
+
+def test_another_branch_in_the_same_position_is_none() -> None:
+    ours = edited("x = 3\n", "x = 3\n            z = 0\n", CHOICE)
+    theirs = edited("        else:\n", "        elif b:\n", CHOICE)
+    refuses(CHOICE, ours, theirs, "upstream changed the branches")
 
 
 def test_the_old_text_in_a_new_class_is_no_place() -> None:

@@ -12,7 +12,7 @@ from rewriter.carry.ledger import Ledger
 from rewriter.carry.matching import Mapping, pairs
 from rewriter.carry.steps import Fate
 from rewriter.carry.texts import comments, fitted
-from rewriter.carry.units import Block, Unit, walk
+from rewriter.carry.units import Block, Segment, Unit, walk
 
 Pair = tuple[Unit, Unit]
 
@@ -107,7 +107,7 @@ class Placing:
         if theirs.text == ours.text:
             self.ledger.say(Fate.UPSTREAM, base, ours, theirs)
             return
-        if base.segments and len(base.segments) == len(ours.segments) == len(theirs.segments):
+        if base.segments and len(base.segments) == len(ours.segments) and theirs.segments:
             self._segments(base, ours, theirs)
             return
         if base.key != ours.key and theirs.key == ours.key:
@@ -136,10 +136,20 @@ class Placing:
         return lines(base) == lines(theirs)
 
     def _segments(self, base: Unit, ours: Unit, theirs: Unit) -> None:
-        for one, two, three in zip(base.segments, ours.segments, theirs.segments, strict=True):
+        for one, two in zip(base.segments, ours.segments, strict=True):
+            changed = _text(one.block) != _text(two.block)
+            if one.text == two.text and not changed:
+                continue
+            three = branch(base, one, theirs)
+            if three is None:
+                old, new = ((s.first, s.block.units[-1].last) for s in (one, two))
+                reason = "upstream changed the branches of the statement that the patch changes"
+                self.ledger.conflict(base, ours, theirs, reason, old=old, new=new)
+                continue
             if one.text != two.text:
                 self._inside.header(one, two, three, (base, ours, theirs))
-            self.blocks_of(one.block, two.block, three.block)
+            if changed:
+                self.blocks(one.block, two.block, three.block)
 
     def blocks_of(self, base: Block, ours: Block, theirs: Block) -> None:
         """Place what differs between two blocks, unless nothing does."""
@@ -214,6 +224,27 @@ def moves_body(base: Unit, ours: Unit, new: Sequence[Unit]) -> bool:
     kept = {unit.key for unit in walk(ours.segments[0].block)}
     left = {u.key for u in base.segments[0].block.units if u.key not in kept}
     return bool(left & {each.key for unit in new for each in inner(unit)})
+
+
+def branch(base: Unit, segment: Segment, theirs: Unit) -> Segment | None:
+    """Return the branch of another version that is the same one: known by its condition.
+
+    A branch whose condition changed is known as the first, or as the only ``else`` and the like.
+    """
+    wanted = _condition(segment)
+    same = [s for s in theirs.segments if _condition(s) == wanted]
+    if len(same) == 1:
+        return same[0]
+    if segment is base.segments[0]:
+        return theirs.segments[0]
+    word = segment.tokens[0].text
+    sides = [[s for s in unit.segments[1:] if s.tokens[0].text == word] for unit in (base, theirs)]
+    return sides[1][0] if len(sides[0]) == len(sides[1]) == 1 else None
+
+
+def _condition(segment: Segment) -> list[str]:
+    words = [token.text for token in segment.tokens]
+    return words[1:] if words[0] in ("if", "elif") else words
 
 
 def _text(block: Block) -> str:
