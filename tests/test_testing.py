@@ -117,3 +117,28 @@ def test_a_definition_without_what_is_around_it() -> None:
         load_definition(SOURCE, "g", {})
     with pytest.raises(LookupError, match=r"A\.h is defined 0 times"):
         load_definition(SOURCE, "A.h", {})
+
+
+def test_the_fixture_of_releases(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """It comes with the installed tool; a release that cannot be fetched skips, in CI it fails."""
+    from rewriter.targets import release
+    from rewriter.targets.pip_errors import IndexUnreachable
+
+    closed: list[str] = []
+
+    def fetched(version: str) -> SimpleNamespace:
+        if version == "9":
+            raise IndexUnreachable("no network")
+        return SimpleNamespace(version=version, close=lambda: closed.append(version))
+
+    monkeypatch.setattr(release, "Release", fetched)
+    of = request.getfixturevalue("sglang_release")
+    assert of("1.0").version == "1.0"
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no network"):
+        of("9")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(IndexUnreachable):
+        of("9")
