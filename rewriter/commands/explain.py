@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rewriter.commands.check import target_line
 from rewriter.commands.options import Json, TargetOptions, with_target
+
+if TYPE_CHECKING:
+    from rewriter.explaining import Explained
 
 
 @with_target
@@ -26,32 +29,32 @@ def run(
     from rewriter.report.progress import fetching
     from rewriter.report.text import colourful
 
-    one = catalog.load(codemod)
+    one_codemod = catalog.load(codemod)
     target = options.resolve(None if as_json else fetching())
-    told = explain(one, target.read)
+    told = explain(one_codemod, target.read)
     code = 0 if all(r.state in FOUND for each in told for r in each.found) else 1
     if as_json:
         from rewriter.report.jsons import document
 
-        rows = [
-            {
-                "file": each.file,
-                "definition": each.site.within,
-                "kind": each.site.kind,
-                "looked": list(each.looked),
-                "becomes": list(each.becomes),
-                "found": [
-                    {"line": r.line, "state": r.state.value, "reason": r.reason, "text": text}
-                    for r, text in zip(each.found, each.texts, strict=True)
-                ],
-                "near": [{"line": n.line, "text": n.text} for n in each.candidates],
-            }
-            for each in told
-        ]
         about = {"kind": target.kind, "location": target.location, "version": target.version}
-        typer.echo(document("explain", about, exit_code=code, sites=rows))
+        typer.echo(document("explain", about, exit_code=code, sites=[_row(one) for one in told]))
         raise typer.Exit(code)
     typer.echo(target_line(target.location, target.version))
     for line in explanation_lines(told, columns=width(), colour=colourful()):
         typer.echo(line)
     raise typer.Exit(code)
+
+
+def _row(one: Explained) -> dict[str, Any]:
+    return {
+        "file": one.file,
+        "definition": one.site.within,
+        "kind": one.site.kind,
+        "looked": list(one.looked),
+        "becomes": list(one.becomes),
+        "found": [
+            {"line": r.line, "state": r.state.value, "reason": r.reason, "text": text}
+            for r, text in zip(one.found, one.texts, strict=True)
+        ],
+        "near": [{"line": near.line, "text": near.text} for near in one.candidates],
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -49,6 +50,15 @@ def run(
     place = skeleton.Place(name, file, within, find)
     in_place = Path("codemods/__init__.py").is_file()
     made = skeleton.files(place, raw, in_place=in_place)
+    _write(made)
+    found = engine.examine(place.codemod(), file, raw)
+    typer.echo(f"in {target.location} it is {found.state}{': ' * bool(found.reason)}{found.reason}")
+    for command in _next(name, target.version or "RELEASE", in_place):
+        typer.echo(f"next: {command}")
+
+
+def _write(made: Mapping[str, str]) -> None:
+    """Write files, all of them or none."""
     there = [path for path in made if Path(path).exists()]
     if there:
         raise UsageError(f"{there[0]} exists; nothing was written")
@@ -56,13 +66,10 @@ def run(
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8", newline="\n")
         typer.echo(f"wrote {path}")
-    found = engine.examine(place.codemod(), file, raw)
-    typer.echo(f"in {target.location} it is {found.state}{': ' * bool(found.reason)}{found.reason}")
-    release = target.version or "RELEASE"
-    install = [] if in_place else [f"pip install -e {name}"]
-    test = f"tests/test_{name}.py" if in_place else name
-    pins = "" if in_place else f" --fixtures {name}/fixtures"
-    for command in [
-        *install, f"pytest {test}", f"rewriter pin {release} --codemod {name}{pins}",
-    ]:  # fmt: skip
-        typer.echo(f"next: {command}")
+
+
+def _next(name: str, release: str, in_place: bool) -> list[str]:
+    pin = f"rewriter pin {release} --codemod {name}"
+    if in_place:
+        return [f"pytest tests/test_{name}.py", pin]
+    return [f"pip install -e {name}", f"pytest {name}", f"{pin} --fixtures {name}/fixtures"]
