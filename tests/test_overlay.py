@@ -383,6 +383,29 @@ def test_one_is_made_of_a_wheel_and_serves_the_install(
     assert states(*made.options())["alpha"] == "applied"
 
 
+def test_over_a_checkout(
+    over: Over, tmp_path: Path, write_files: Callable[..., Path], sealed_git: Callable[..., bytes]
+) -> None:
+    """Proved by its commit; git sees nothing."""
+    top = tmp_path / "clone"
+    write_files(top / "python", PACKAGE)
+    sealed_git("init", "-q", cwd=top)
+    sealed_git("add", ".", cwd=top)
+    sealed_git("commit", "-q", "-m", "all", cwd=top)
+    made = Over(tmp_path / "overlay-of-clone", top / "python")
+    done = rewriter("apply", "alpha", "--checkout", top, "--overlay", made.place)
+    assert (done.code, "as shipped: HEAD " in done.out) == (0, True), done.err
+    assert made.says() == "served"
+    changed = sealed_git("status", "--porcelain", cwd=top).decode().splitlines()
+    assert [line for line in changed if "__pycache__" not in line] == []
+
+
+def test_a_path_that_cannot_be_searched(site_packages: Path, tmp_path: Path) -> None:
+    place = tmp_path / f"a{os.pathsep}b"
+    done = rewriter("check", "--site-packages", site_packages, "--overlay", place)
+    assert (done.code, "cannot be on PYTHONPATH" in done.err) == (2, True)
+
+
 @pytest.mark.parametrize("options", [("--output", "x"), ("--release", "1", "--wheel", "x")])
 def test_misuse(options: tuple[str, ...], tmp_path: Path) -> None:
     assert rewriter("apply", "--overlay", str(tmp_path / "o"), *options).code == 2

@@ -61,12 +61,15 @@ class Overlay:
         """Describe an overlay; the directory need not exist yet.
 
         Raises:
-            TargetError: it is a file, or holds the package.
+            TargetError: it is a file.
+            UsageError: it holds the package, or could not be on PYTHONPATH.
         """
         self.base = base
         self.root = absolute(directory)
         if self.root.exists() and not self.root.is_dir():
             raise TargetError(f"{self.root}: expected a directory for an overlay, found a file")
+        if os.pathsep in os.fspath(self.root):
+            raise UsageError(f"{self.root}: a path with {os.pathsep!r} cannot be on PYTHONPATH")
         if getattr(base, "root", None) == self.root:
             raise UsageError(f"{self.root} is where the package lies; give a directory of its own")
 
