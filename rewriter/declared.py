@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import traceback
 from pathlib import Path
 
 from rewriter.codemod import Codemod, Companion, Replace, Site, Wrap
@@ -119,6 +118,8 @@ def _line(path: Path, word: str) -> int | None:
 
 def not_imported(path: Path, error: BaseException) -> CatalogError:
     """Return the error about a file that cannot be imported, at the line that failed."""
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     if isinstance(error, SyntaxError) and error.filename == str(path):
