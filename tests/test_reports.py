@@ -397,3 +397,8 @@ def test_progress_is_for_terminals_alone(
     assert "judging" in terminal.getvalue()
     with counting("judging", quiet=True) as report:
         assert report is None
+
+
+def test_markdown_keeps_what_a_docstring_marks_as_code() -> None:
+    told = markdown.prose("``--limit N`` bounds *requests*; ``a|b``")
+    assert told == r"`--limit N` bounds \*requests\*; `a\|b`"

@@ -69,13 +69,23 @@ def codemods(rows: Iterable[Mapping[str, str]]) -> Iterator[str]:
     for row in rows:
         cells = (
             code(row["name"]),
-            escape(row["what"]),
+            prose(row["what"]),
             code(row["supports"]),
             escape(row["checked"]),
             code(row["target"]),
             escape(row["drop_when"]),
         )
         yield f"| {' | '.join(cells)} |"
+
+
+def prose(text: str) -> str:
+    """Return a docstring's line: what it marks as a literal as code, the rest escaped."""
+    flat = " ".join(text.split())
+    pieces = re.split(r"``(.+?)``", flat)  # every second one stood between the marks
+    return "".join(
+        code(piece) if number % 2 else _MARKS.sub(r"\\\1", piece)
+        for number, piece in enumerate(pieces)
+    )
 
 
 def escape(text: str) -> str:
