@@ -241,7 +241,15 @@ def _check(files: Sequence[_File], sources: single.Sources) -> None:
     for file in files:
         onto = {path for path, _, _ in file.outcome.edits} | {p for p, _, _ in file.outcome.whole}
         for path in sorted(onto):
-            made = _texts([file], sources, partial=True).get(path)
+            try:
+                made = _texts([file], sources, partial=True).get(path)
+            except ToolBug:
+                made = None
+                lines = (1, max(1, len(file.applied.lines)))
+                reason = "two changes of the patch come to the same place"
+                file.outcome.steps.append(Step(Fate.CONFLICT, lines, lines, reason=reason))
+                file.outcome.edits = []
+                file.hunks = _assigned(file.applied, file.outcome)
             if made is None or not path.endswith(".py"):
                 continue
             theirs = sources.newer.read(path)
