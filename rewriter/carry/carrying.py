@@ -10,7 +10,7 @@ from rewriter.carry import checks, patched, paths, single
 from rewriter.carry.applying import Applied, Placed
 from rewriter.carry.steps import Fate, Step
 from rewriter.edits import TextEdit, splice
-from rewriter.errors import SourceError, UsageError
+from rewriter.errors import SourceError, ToolBug, UsageError
 from rewriter.model import Change
 from rewriter.source import Source
 
