@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter.codemod import Drift, Insert, Match, Site, Wrap
 from rewriter.errors import ToolBug
@@ -17,8 +16,7 @@ _WIDTH = 88
 """Columns; a wrapped expression that would be longer is laid out over several lines."""
 
 
-@dataclass(frozen=True)
-class TextEdit:
+class TextEdit(NamedTuple):
     """Replace ``text[start:end]``; an insertion where both are the same offset."""
 
     start: int

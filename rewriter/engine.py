@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rewriter.codemod import Codemod, Insert, Replace, Site
 from rewriter.edits import TextEdit, splice
@@ -22,8 +22,7 @@ from rewriter.source import IMPORTS, NEWLINE, Source, parse
 __all__ = ["Examination", "apply", "examine", "may_hold", "only_inserts"]
 
 
-@dataclass(frozen=True)
-class Examination:
+class Examination(NamedTuple):
     """One file as one codemod sees it.
 
     Attributes:
@@ -178,7 +177,7 @@ def _where_marked(places: list[Place], marks: list[Mark], taken: list[TextEdit])
         own = [m for m in marks if m.site is place.site and place.site.within == IMPORTS]
         if own and place.edits and isinstance(place.site.edit, Insert):
             at = _pristine_offset(own[0].edits[0].start, taken)
-            place = replace(place, edits=tuple(replace(e, start=at, end=at) for e in place.edits))
+            place = place._replace(edits=tuple(e._replace(start=at, end=at) for e in place.edits))
         moved.append(place)
     return moved
 

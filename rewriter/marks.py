@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter.codemod import Codemod, Replace, Site, Wrap
 from rewriter.edits import TextEdit, replaced
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """One of our insertions, as found, and the edits that take it out."""
 
     site: Site

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class State(str, Enum):
@@ -41,8 +42,7 @@ FINE = frozenset({State.READY, State.APPLIED, State.UPSTREAM, State.ABSENT})
 """States for which ``check`` exits 0."""
 
 
-@dataclass(frozen=True)
-class Nearest:
+class Nearest(NamedTuple):
     """The candidate that came closest to a site that was not found."""
 
     line: int
@@ -53,8 +53,7 @@ class Nearest:
     """What makes it different from what was looked for."""
 
 
-@dataclass(frozen=True)
-class SiteResult:
+class SiteResult(NamedTuple):
     """One place of one definition, as found."""
 
     definition: str
@@ -81,8 +80,7 @@ class Verdict:
     nearest: Nearest | None = None
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One file before and after. ``None`` stands for "no such file"."""
 
     path: str

@@ -6,9 +6,9 @@ import ast
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import libcst as cst
 
@@ -39,8 +39,7 @@ _LAYOUT_FIELDS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """A node that a pattern matched, and what stood in its holes."""
 
     node: cst.CSTNode

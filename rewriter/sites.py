@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter.codemod import Drift, Match, Site, Upstream
 from rewriter.edits import TextEdit, edits_of
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """What looking for one site gave: its edits, or why not."""
 
     site: Site

@@ -244,15 +244,8 @@ class Definition:
     @cached_property
     def _simple_statements(self) -> dict[cst.CSTNode, int]:
         """Offset of each simple statement: both parsers see the same ones in the same order."""
-        import libcst as cst
-
-        mine = [n for n in self.nodes if isinstance(n, cst.BaseSmallStatement)]
-        theirs = sorted(
-            (node.lineno, node.col_offset)
-            for top in self._ast
-            for node in ast.walk(top)
-            if isinstance(node, ast.stmt) and not hasattr(node, "body") and not _is_match(node)
-        )
+        mine = [n for n in self.nodes if _is_small(n.__class__)]
+        theirs = sorted((node.lineno, node.col_offset) for node in _simple(self._ast))
         if len(mine) != len(theirs):
             raise SourceError(f"{self.source.path}: {self.name} cannot be measured")
         return {
@@ -284,6 +277,10 @@ class Definition:
 
     def code(self, node: cst.CSTNode) -> str:
         """Return a node's text as it stands, brackets around it not included."""
+        import libcst as cst
+
+        if node.__class__ is cst.Name:  # needs no measuring
+            return str(node.value)
         start, end = self.span(node)
         return self.source.text[start:end]
 
@@ -310,6 +307,13 @@ def _is_node(kind: type) -> bool:
     import libcst as cst
 
     return issubclass(kind, cst.CSTNode)
+
+
+@cache
+def _is_small(kind: type) -> bool:
+    import libcst as cst
+
+    return issubclass(kind, cst.BaseSmallStatement)
 
 
 @cache
@@ -340,8 +344,17 @@ def _spans(module: cst.Module) -> tuple[str, dict[cst.CSTNode, tuple[int, int]]]
     }
 
 
-def _is_match(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Match)
+def _simple(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the simple statements at or below statements, without a look at expressions."""
+    for node in statements:
+        inner = [
+            block for name in ("body", "orelse", "finalbody", "handlers", "cases")
+            for block in getattr(node, name, ())
+        ]  # fmt: skip
+        if inner:
+            yield from _simple(inner)  # handlers and cases are no statements, but hold some
+        else:
+            yield node
 
 
 def parse(path: str, raw: bytes) -> ast.Module:

@@ -43,14 +43,12 @@ def load(name: str) -> Verdict | None:
 
 def save(name: str, verdict: Verdict) -> None:
     """Keep a verdict; a cache that cannot be written is no error."""
-    import tempfile
-
     path = _path(name)
+    scratch = path.with_name(f"{path.name}.{os.getpid()}")  # tempfile takes longer to import
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(json.dumps(as_json(verdict)))  # json.dump has no C loop
-        Path(file.name).replace(path)
+        scratch.write_text(json.dumps(as_json(verdict)), encoding="utf-8")  # dump has no C loop
+        scratch.replace(path)
     except OSError:
         return
 

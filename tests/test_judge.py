@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from snippets import PATH, made
 from sources import EPOCHS, backend
 from sources import PATH as BACKEND
@@ -11,7 +12,7 @@ from targets import COMPANION, companion, patched
 from rewriter import catalog
 from rewriter.codemod import Codemod, Insert, Replace, Site, Wrap, import_line
 from rewriter.errors import CatalogError, RefusedError, SourceError
-from rewriter.judge import changes, judge
+from rewriter.judge import changes, judge, out_of_range
 from rewriter.model import Change, State, Verdict
 
 GATHER = catalog.load("mla_kv_gather")
@@ -132,6 +133,22 @@ def test_the_version_comes_after_what_the_files_prove(
     files: dict[str, bytes], state: State
 ) -> None:
     assert verdict(files, "0.6").state is state
+
+
+VERSIONS = [
+    "0.4", "0.4.0", "0.4.6.post4", "0.4.6.post5", "0.4.6.post10", "0.4.7", "0.5", "0.5.0.post1",
+    "0.5.9", "0.5.10", "0.6", "0.6.0", "0.6.post1", "0.10", "0.6rc1", "0.5.9+cu1", "0.5.9.dev1", "1",
+]  # fmt: skip
+RANGES = [">=0.4.6.post5,<0.6", ">=0.5,<0.5.10", ">=0.4.0,<1", ">=0.6.post1,<1", ">=0.5.9,<0.6rc1"]
+
+
+@pytest.mark.parametrize("supports", [*RANGES, "~=0.5.0", "!=0.5.9", "==0.5.*", "<0.6,>=0.5"])
+def test_the_short_way_of_comparing_agrees_with_packaging(supports: str) -> None:
+    codemod = made(Site("f", "call", "g({x})", Wrap("_p.q")))
+    codemod.supports = supports
+    for version in VERSIONS:
+        inside = SpecifierSet(supports).contains(version, prereleases=True)
+        assert (out_of_range(codemod, version) == "") is inside, version
 
 
 def test_a_range_that_is_none_is_the_codemods_fault() -> None:

@@ -41,8 +41,14 @@ def is_project(read: Read) -> bool:
     return str(_project(read).get("name", "")).startswith(PACKAGE)
 
 
+_NORMAL = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*))*(\.post(0|[1-9]\d*))?")
+"""What needs no other spelling; packaging takes a while to import."""
+
+
 def normalised(text: str) -> str | None:
     """Return ``text`` as PEP 440 spells it; None when it is no version."""
+    if _NORMAL.fullmatch(text):
+        return text
     from packaging.version import InvalidVersion, Version
 
     try:
