@@ -173,7 +173,7 @@ def answering(raw: bytes, hold: bool = False) -> Iterator[str]:
     def serve() -> None:
         connection, _ = listener.accept()
         with connection:
-            connection.recv(65536)
+            read_request(connection)
             connection.sendall(raw)
             if hold:
                 done.wait(10)
@@ -186,6 +186,16 @@ def answering(raw: bytes, hold: bool = False) -> Iterator[str]:
         done.set()
         thread.join()
         listener.close()
+
+
+def read_request(connection: socket.socket) -> None:
+    """Take a whole request: closing over unread bytes takes the answer back as well."""
+    with connection.makefile("rb") as file:
+        length = 0
+        while (line := file.readline()) not in (b"\r\n", b""):
+            name, _, value = line.partition(b":")
+            length = int(value) if name.lower() == b"content-length" else length
+        file.read(length)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -231,7 +241,7 @@ def test_pings_are_no_tokens() -> None:
     def ping() -> None:
         connection, _ = listener.accept()
         with connection:
-            connection.recv(65536)
+            read_request(connection)
             connection.sendall(HEAD)
             give_up = time.monotonic() + 5
             while time.monotonic() < give_up:

@@ -227,6 +227,8 @@ def test_polite_signals_undo_the_run(number: signal.Signals, site_packages: Path
     before = whole(site_packages)
     process = os.fork()
     if process == 0:
+        # A run in the background inherits SIGINT ignored, and rightly keeps it so.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
         def end(step: Step) -> None:
             if step.name == "rename" and step.place.endswith("RECORD"):
