@@ -77,7 +77,28 @@ def find_casts(definition: Definition) -> Iterable[Match]:
     _no_cast_left(definition, casts)
     if not casts:
         raise Upstream("`run` gets the pool's rows without a change of dtype", direct[0])
+    for cast, match in casts.items():
+        _only_to_run(definition, cast, match.arguments[0])
     return casts.values()
+
+
+def _only_to_run(definition: Definition, cast: cst.Call, wrapper: str) -> None:
+    """Refuse converted keys that something else than this wrapper's ``run`` reads by pool row."""
+    import libcst
+
+    from rewriter.flow import method
+    from rewriter.uses import uses
+
+    for taken in uses(definition, cast):
+        if isinstance(taken, libcst.Arg):
+            call = definition.parents[taken]
+            assert isinstance(call, libcst.Call)
+            if method(call) == "run" and definition.code(call.func) == f"{wrapper}.run":
+                continue
+        looked_at = isinstance(taken, libcst.Attribute) and taken.attr.value in ("shape", "dtype")
+        if looked_at or isinstance(taken, libcst.Comparison):
+            continue
+        raise Drift(f"the converted keys go elsewhere than to `{wrapper}.run`", taken)
 
 
 def _source_of(definition: Definition, node: cst.CSTNode) -> str:
@@ -170,8 +191,31 @@ def find_plans(definition: Definition) -> Iterable[Match]:
             plans.append((node, wrapper.value, argument(node, "kv_indices", _PLAN_FUNCTION)))
     if not plans:
         raise Drift("no plan call")
+    _no_plan_left(definition, plans)
     rows = _row_pointers(definition, [call for call, _, _ in plans])
     return [_plan(definition, call, wrapper, indices, rows) for call, wrapper, indices in plans]
+
+
+def _no_plan_left(
+    definition: Definition,
+    plans: list[tuple[cst.Call, cst.BaseExpression, cst.Arg | None]],
+) -> None:
+    """Refuse a call that gets a wrapper and its indices and is no plan that is known here."""
+    import libcst as cst
+
+    known = [call for call, _, _ in plans]
+    wrappers = {definition.code(wrapper) for _, wrapper, _ in plans}
+    indices = {definition.code(arg.value) for _, _, arg in plans if arg is not None}
+    for node in definition.nodes:
+        if node.__class__ is not cst.Call or any(node is call for call in known):
+            continue
+        assert isinstance(node, cst.Call)
+        given = {a.value.value for a in node.args if isinstance(a.value, cst.Name)}
+        receiver = node.func.value if isinstance(node.func, cst.Attribute) else None
+        if isinstance(receiver, cst.Name):
+            given.add(receiver.value)
+        if given & wrappers and given & indices:
+            raise Drift("a call plans a wrapper in a way that is not known", node)
 
 
 def _plan(

@@ -188,6 +188,27 @@ REFUSED_CASTS = {
 """,
         "neither the pool's buffer nor a cast of it",
     ),
+    "another wrapper as well": (
+        """\
+        k_buf = self.token_to_kv_pool.get_key_buffer(layer.layer_id).to(q.dtype)
+        self.other_wrapper.run(q[0], q[1], k_buf, k_buf)
+""",
+        "the converted keys go elsewhere than to",
+    ),
+    "another kernel as well": (
+        """\
+        k_buf = self.token_to_kv_pool.get_key_buffer(layer.layer_id).to(q.dtype)
+        other_kernel(q, k_buf, self.kv_indices)
+""",
+        "the converted keys go elsewhere than to",
+    ),
+    "kept for later": (
+        """\
+        k_buf = self.token_to_kv_pool.get_key_buffer(layer.layer_id).to(q.dtype)
+        self.keys = k_buf
+""",
+        "the converted keys go elsewhere than to",
+    ),
     "cast with more arguments": (
         """\
         k_buf = self.token_to_kv_pool.get_key_buffer(layer.layer_id).to(q.dtype, copy=True)

@@ -83,7 +83,10 @@ def test_a_faster_server_against_the_slower_one(
     comparison = found["comparison"]
     gains = {gain["metric"]: gain for gain in comparison["gains"]}  # type: ignore[index]
     assert gains["tpot_ms"]["real"]
-    assert 1.3 < gains["tpot_ms"]["better"]["value"] < 3.3
+    # How fast the server really was is the machine's affair; what is told must be its quotient.
+    slow, fast = gains["tpot_ms"]["before"], gains["tpot_ms"]["after"]
+    assert gains["tpot_ms"]["better"]["value"] == pytest.approx(slow / fast)
+    assert slow / fast > 1.3
     assert gains["tokens_per_s"]["change"] > 0.3
     assert comparison["same_tokens"]  # type: ignore[index]
     assert [t["drift"] for t in comparison["tokens"]] == [None, 0.0, 0.0]  # type: ignore[index]

@@ -334,6 +334,18 @@ EDITED = {
         "the plan gets sequential indices (another patch of the same idea?)",
         "np.arange(len(kv_indices))",
     ),
+    "a plan of another kind as well": (
+        "        if not init_metadata_replay:",
+        "        planned(wrapper, kv_indices)\n        if not init_metadata_replay:",
+        "a call plans a wrapper in a way that is not known",
+        "planned(wrapper, kv_indices)",
+    ),
+    "a plan under another name": (
+        "        if not init_metadata_replay:",
+        "        wrapper.begin(kv_indptr, kv_indices)\n        if not init_metadata_replay:",
+        "a call plans a wrapper in a way that is not known",
+        "wrapper.begin(kv_indptr, kv_indices)",
+    ),
     "no plan": ("wrapper_paged.plan(", "wrapper_paged.begin(", "no plan call", None),
     "no row pointers": (
         "np.cumsum(lens)\n        kv_indptr = kv_indptr[: len(lens) + 1]\n        kv_indices = "
