@@ -12,16 +12,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from rewriter.cache import cache_directory
 from rewriter.model import Nearest, SiteResult, State, Verdict
-
-
-def cache_directory() -> Path:
-    """Return where the tool keeps what it can make again; REWRITER_CACHE_DIR overrides it."""
-    if chosen := os.environ.get("REWRITER_CACHE_DIR"):
-        return Path(chosen)
-    from platformdirs import user_cache_path
-
-    return user_cache_path("sglang-rewriter")
 
 
 def key(*parts: bytes | str | None) -> str:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rewriter import __version__, verdicts
+from rewriter.cache import cache_directory
 from rewriter.codemod import Codemod
 from rewriter.errors import TargetError
 from rewriter.targets import history as history_module
@@ -172,7 +173,7 @@ def _kept(kind: str, span: Span, parts: list[str], make: Callable[[], list[Point
         "walk 1", __version__, _own_code(), kind, span.tip, span.name, span.base, span.base_name,
         str(span.after), *sorted(span.cut), "paths", *parts,
     )  # fmt: skip
-    path = verdicts.cache_directory() / "walks" / f"{name}.json"
+    path = cache_directory() / "walks" / f"{name}.json"
     points = _load(path)
     if points is None:
         points = make()

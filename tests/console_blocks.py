@@ -71,8 +71,8 @@ def _environment(place: Path, cache: Path) -> dict[str, str]:
 
 def main() -> None:
     """Write the pages that were named, with what their commands print now."""
+    from rewriter.cache import cache_directory
     from rewriter.targets.release import Release
-    from rewriter.verdicts import cache_directory
 
     for name in sys.argv[1:]:
         page = Path(name)

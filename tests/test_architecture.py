@@ -17,7 +17,7 @@ from rewriter import catalog
 ROOT = Path(__file__).parent.parent
 
 ROOMS: tuple[tuple[str, ...], ...] = (
-    ("errors", "model", "processes"),
+    ("errors", "model", "processes", "cache"),
     ("codemod", "probes", "serving", "plugins"),
     ("declared",),
     ("source", "targets", "config", "pins", "verdicts", "catalog"),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from rewriter.cache import VARIABLE, cache_directory
 from rewriter.errors import TargetError
-
-VARIABLE = "REWRITER_CACHE_DIR"
-"""Environment variable that replaces the whole cache directory."""
 
 
 def wheel_cache() -> Path:
@@ -17,14 +14,7 @@ def wheel_cache() -> Path:
     Raises:
         TargetError: it cannot be made.
     """
-    chosen = os.environ.get(VARIABLE)
-    if chosen:
-        base = Path(chosen).expanduser().absolute()
-    else:
-        from platformdirs import user_cache_dir
-
-        base = Path(user_cache_dir("sglang-rewriter", appauthor=False))
-    directory = base / "wheels"
+    directory = cache_directory() / "wheels"
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
