@@ -1,86 +1,173 @@
-"""What the pages of the documentation show was really printed: run their console blocks.
+"""What the documentation shows was really printed: run the console blocks of its pages.
 
-A block ``console`` holds commands, each behind ``$ ``, and what they print. All blocks of a page
-run in order, in a directory of the page's own with an unpacked sglang in ``site-packages``. A block
-``console title="not run here"`` is left alone.
+    python tests/console_blocks.py [PAGE…]     write down again what is printed; default: all pages
 
-    python tests/console_blocks.py docs/PAGE.md…     write down again what is printed
+A page is one session of a shell in a directory of its own (``docs_stage`` says what lies there):
+
+- A block ``console`` holds commands, each behind ``$ `` (one that ends in a backslash goes on in
+  the next line), and what they print.
+- ``console title="not run here"`` is left alone.
+- In ``console title="figures differ from run to run"`` numbers may be others.
+- A block of another language with ``title="PATH"`` is written to that file.
+- A comment ``<!-- provoked by: … -->`` holds commands that are run and not shown; they print the
+  message that stands quoted behind it.
 """
 
 from __future__ import annotations
 
-import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
-import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-RELEASE = "0.5.12.post1"
-HOME = "/home/user"
-"""What stands for the page's directory in what is printed."""
+from docs_stage import RELEASE, Stage, releases, staged
 
-_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).parent.parent
 
+FIGURES = 'title="figures differ from run to run"'
+IGNORED = 'title="not run here"'
 
-def outcome(text: str, place: Path, wheel: Path, cache: Path) -> str:
-    """Return a page with what its commands print now."""
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(place / "site-packages")
-    environment = _environment(place, cache)
-
-    def run(block: re.Match[str]) -> str:
-        lines = [line for line in block[1].splitlines() if line.startswith("$ ")]
-        return "```console\n" + "".join(_shown(line, place, environment) for line in lines) + "```"
-
-    return _BLOCK.sub(run, text)
+_PART = re.compile(
+    r"^```(?P<language>\w+)(?P<title>[^\n]*)\n(?P<body>.*?)^```$"
+    r"|^<!-- provoked by:\n(?P<hidden>.*?)^-->$",
+    re.MULTILINE | re.DOTALL,
+)
+_COMMAND = re.compile(r"^\$ (?:[^\n]*\\\n)*[^\n]*\n", re.MULTILINE)
+_TERM = re.compile(r"\s*(.*?)(?=\n:|\n\n|\Z)", re.DOTALL)
+_END = re.compile("\x1e(\\d+)\n")
 
 
-def _shown(line: str, place: Path, environment: dict[str, str]) -> str:
+class Printed(NamedTuple):
+    """What one command printed, and its exit code."""
+
+    text: str
+    code: int
+
+
+class Message(NamedTuple):
+    """A message that a page quotes, and what the commands in front of it printed."""
+
+    quoted: str
+    printed: str
+
+    def is_real(self) -> bool:
+        """Tell whether it was printed; an ellipsis stands for anything, white space for any."""
+        parts = [r"\s+".join(map(re.escape, part.split())) for part in self.quoted.split("…")]
+        return re.search(r"[\s\S]*?".join(parts), self.printed) is not None
+
+
+def pages() -> list[Path]:
+    """Return the pages that are sessions: those with a block that is run."""
+    every = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [page for page in every if any(_steps(page.read_text(encoding="utf-8")))]
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands of a page that are run, in order."""
+    return [c for part in _PART.finditer(text) if _is_run(part) for c in _commands(part)]
+
+
+def run(text: str, stage: Stage) -> tuple[str, list[Message]]:
+    """Return a page with what its commands print now, and the messages that it quotes."""
+    printed = iter(_session(list(_steps(text)), stage))
+    messages: list[Message] = []
+
+    def shown(part: re.Match[str]) -> str:
+        if _written(part):
+            next(printed)
+        if not _is_run(part):
+            return part[0]
+        told = [(command, next(printed)) for command in _commands(part)]
+        if part["hidden"] is not None:
+            term = _TERM.match(text, part.end())
+            output = "".join(p.text for _, p in told)
+            messages.extend(
+                Message(q, output) for q in re.findall("`(.+?)`", term[1] if term else "")
+            )
+            return part[0]
+        body = "".join(f"{command}{p.text}{_code(p.code)}" for command, p in told)
+        if settled(body, part["title"]) == settled(part["body"], part["title"]):
+            body = part["body"]  # figures do not change from one writing to the next
+        return f"```console{part['title']}\n{body}```"
+
+    return _PART.sub(shown, text), messages
+
+
+def settled(text: str, title: str = "") -> str:
+    """Return what was printed without what differs from run to run."""
+    if FIGURES in title:
+        return re.sub(r"[\s─]+", " ", re.sub(r"\d[\d.,]*", "0", text))
+    return re.sub(r"\b\d+\.\d+(?= ?m?s\b)", "0", text)
+
+
+def _is_run(part: re.Match[str]) -> bool:
+    shown = part["language"] == "console" and IGNORED not in part["title"]
+    return shown or part["hidden"] is not None
+
+
+def _written(part: re.Match[str]) -> str:
+    """Return the file that a block is written to, or nothing."""
+    found = re.search(r'title="([^"]+)"', part["title"] or "")
+    return found[1] if found and part["language"] != "console" else ""
+
+
+def _commands(part: re.Match[str]) -> list[str]:
+    return _COMMAND.findall(part["body"] or part["hidden"] or "")
+
+
+def _steps(text: str) -> Iterator[str]:
+    """Yield what the shell is given, in order."""
+    for part in _PART.finditer(text):
+        if path := _written(part):
+            folder, file, body = map(shlex.quote, (str(Path(path).parent), path, part["body"]))
+            yield f"mkdir -p {folder} && printf %s {body} > {file}"
+        elif _is_run(part):
+            yield from (command[2:] for command in _commands(part))
+
+
+def _code(code: int) -> str:
+    return f"(exit code {code})\n" if code else ""
+
+
+def _session(steps: Sequence[str], stage: Stage) -> Iterator[Printed]:
+    """Run steps in one shell, one after the other; yield what each printed."""
+    script = "".join(
+        f"eval {shlex.quote(stage.meant(step))} </dev/null\nprintf '\\x1e%d\\n' $?\n"
+        for step in steps
+    )
     done = subprocess.run(
-        ["bash", "-c", line[2:]], cwd=place, env=environment, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True,
+        ["bash", "--norc", "-c", f"exec 2>&1\n{script}"], cwd=stage.place, env=stage.environment,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False, text=True, timeout=600,
     )  # fmt: skip
-    printed = done.stdout.replace(str(place), HOME)
-    if printed and not printed.endswith("\n"):
-        printed += "\n"
-    code = f"(exit code {done.returncode})\n" if done.returncode else ""
-    return f"{line}\n{printed}{code}"
-
-
-def _environment(place: Path, cache: Path) -> dict[str, str]:
-    programs = place / ".bin"
-    programs.mkdir()
-    for name, words in (("rewriter", "-m rewriter"), ("python", "")):
-        script = programs / name
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
-        script.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return {
-        **kept,
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(place),
-        "COLUMNS": "80",
-        "NO_COLOR": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "REWRITER_CACHE_DIR": str(cache),
-        "REWRITER_STATE_DIR": str(place / ".state"),
-    }
+    told = _END.split(stage.named(done.stdout))
+    if len(told) != 2 * len(steps) + 1:
+        raise AssertionError(f"the shell ended after {len(told) // 2} steps: {told[-1]}")
+    for text, code in zip(told[::2], told[1::2], strict=False):
+        yield Printed(text if text.endswith("\n") or not text else f"{text}\n", int(code))
 
 
 def main() -> None:
-    """Write the pages that were named, with what their commands print now."""
+    """Write the pages that were named, or all, with what their commands print now."""
     from rewriter.cache import cache_directory
     from rewriter.targets.release import Release
 
-    for name in sys.argv[1:]:
-        page = Path(name)
+    for page in [Path(name) for name in sys.argv[1:]] or pages():
+        text = page.read_text(encoding="utf-8")
+        for version in releases(commands(text)):
+            Release(version)  # fetched here: the page has not the user's configuration
+        wheel = Path(Release(RELEASE).path)
         with tempfile.TemporaryDirectory() as scratch:
-            text = page.read_text(encoding="utf-8")
-            wheel = Path(Release(RELEASE).path)
-            now = outcome(text, Path(scratch).resolve(), wheel, cache_directory())
+            place = Path(scratch).resolve()
+            with staged(place, commands(text), wheel, cache_directory()) as stage:
+                now, messages = run(text, stage)
         page.write_text(now, encoding="utf-8")
+        for message in messages:
+            if not message.is_real():
+                print(f"{page}: `{message.quoted}` was not printed, but:\n{message.printed}")
 
 
 if __name__ == "__main__":

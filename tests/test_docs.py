@@ -10,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import console_blocks
+import docs_stage
 import pytest
 
 from rewriter.cli import COMMANDS
 from rewriter.targets.release import Release
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("index", "commands", "delivering")]
+PAGES = console_blocks.pages()
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
@@ -36,12 +37,16 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
 def test_what_a_page_shows_is_printed(
     page: Path, release: Callable[[str], Release], wheel_cache_of_tests: Path, tmp_path: Path
 ) -> None:
-    wheel = Path(release(console_blocks.RELEASE).path)
     text = page.read_text(encoding="utf-8")
-    for version in re.findall(r"^\$ .*--release (\S+)", text, re.MULTILINE):
+    commands = console_blocks.commands(text)
+    for version in docs_stage.releases(commands):
         release(version)  # fetched with the user's own configuration, which the page has not
-    now = console_blocks.outcome(text, tmp_path.resolve(), wheel, wheel_cache_of_tests)
-    assert now == text, f"write it down again: python tests/console_blocks.py docs/{page.name}"
+    wheel = Path(release(docs_stage.RELEASE).path)
+    place = tmp_path.resolve()
+    with docs_stage.staged(place, commands, wheel, wheel_cache_of_tests) as stage:
+        now, messages = console_blocks.run(text, stage)
+    assert now == text, f"write it down again: python tests/console_blocks.py {page.name}"
+    assert [message for message in messages if not message.is_real()] == []
 
 
 def test_every_command_has_its_place() -> None:

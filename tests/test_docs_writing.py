@@ -12,7 +12,7 @@ from rewriter import catalog, cli
 from rewriter.codemod import Codemod
 
 PAGE = (Path(__file__).parent.parent / "docs" / "writing-a-codemod.md").read_text(encoding="utf-8")
-MODULE, TESTS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+MODULE, TESTS = re.findall(r"^```python[^\n]*\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def test_the_tests_of_the_page_pass_on_its_codemod(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,144 @@
+"""What lies in the directory that a page of the documentation runs in.
+
+Always: the programs ``rewriter``, ``python``, ``pip`` and ``pytest``, of an environment of the
+page's own that also sees all that the running one has. Further parts where a command of the page
+names them:
+
+===================  =============================================================================
+``site-packages``    sglang 0.5.12.post1 as its wheel holds it
+``small``            a site-packages with an sglang of two files, our own text
+``fork``             a working tree that changed the place that ``mla_kv_gather`` edits
+``sglang.git``       a repository in which the codemod lives through everything
+``decode.json``      a trace of two decode steps that convert the whole pool
+``127.0.0.1:30000``  a server that speaks sglang's API; its real port is another
+===================  =============================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import site
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import fake_sglang_server
+import matrix_history
+import sources
+import targets
+import trace_writer
+
+RELEASE = "0.5.12.post1"
+SERVER = "127.0.0.1:30000"
+HOME = "/home/user"
+"""What stands for the page's directory in what is printed."""
+
+
+class Stage(NamedTuple):
+    """Where the commands of a page run.
+
+    Attributes:
+        place: the directory.
+        environment: of its shell.
+        names: what is shown → what it really is, in commands and in what they print.
+    """
+
+    place: Path
+    environment: Mapping[str, str]
+    names: Mapping[str, str]
+
+    def meant(self, text: str) -> str:
+        """Return what is shown as it really is."""
+        for shown, real in self.names.items():
+            text = text.replace(shown, real)
+        return text
+
+    def named(self, text: str) -> str:
+        """Return what was printed as it is shown."""
+        for shown, real in self.names.items():
+            text = text.replace(real, shown)
+        return text
+
+
+@contextmanager
+def staged(place: Path, commands: Sequence[str], wheel: Path, cache: Path) -> Iterator[Stage]:
+    """Lay out the directory of a page."""
+    words = "\n".join(commands)
+    for name, make in _PARTS.items():
+        if name in words:
+            make(place / name)
+    if "site-packages" in words:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(place / "site-packages")
+    names = {HOME: str(place)}
+    with ExitStack() as stack:
+        if SERVER in words:
+            behaviour = fake_sglang_server.Behaviour(first=0.004, gap=0.001)
+            served = stack.enter_context(fake_sglang_server.serving(behaviour))
+            names[SERVER] = served.url.partition("//")[2]
+        yield Stage(place, _environment(place, cache), names)
+
+
+def _fork(place: Path) -> None:
+    changed = sources.backend(decode="none").replace("get_key_buffer(layer", "keys_of(layer")
+    targets.checkout(place, changed)
+
+
+_PARTS: Mapping[str, Callable[[Path], object]] = {
+    "small": targets.installed,
+    "fork": _fork,
+    "sglang.git": matrix_history.storied,
+    "decode.json": lambda place: trace_writer.write_trace(place, trace_writer.SEED),
+}
+
+
+def _environment(place: Path, cache: Path) -> dict[str, str]:
+    python = _virtual_environment(place / "venv")
+    kept = {
+        name: value for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "PYTEST", "REWRITER", "COV_"))
+    }  # fmt: skip
+    return {
+        **kept,
+        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(place),
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "REWRITER_CACHE_DIR": str(cache),
+        "REWRITER_STATE_DIR": str(place / ".state"),
+        "PIP_NO_INDEX": "1",  # what a page installs is there already, or is a wheel of the cache
+        "PIP_FIND_LINKS": str(cache / "wheels"),
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads this one the other way round
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_ROOT_USER_ACTION": "ignore",
+    }
+
+
+def _virtual_environment(place: Path) -> Path:
+    """Make one by hand, which takes no time, with all that the running one has in it."""
+    packages = place / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    packages.mkdir(parents=True)
+    known = "; ".join(f"site.addsitedir({folder!r})" for folder in site.getsitepackages())
+    (packages / "running.pth").write_text(f"import site; {known}\n", encoding="utf-8")
+    home = Path(sys.executable).resolve().parent
+    (place / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
+    python = place / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(Path(sys.executable).resolve())
+    for name, module in (("rewriter", "rewriter"), ("pip", "pip"), ("pytest", "pytest")):
+        script = python.parent / name
+        script.write_text(f'#!/bin/sh\nexec "{python}" -m {module} "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+    return python
+
+
+def releases(commands: Sequence[str]) -> set[str]:
+    """Return the releases that commands name, which have to be fetched before they run."""
+    return set(re.findall(r"\b0\.[45]\.\d+(?:\.post\d+|rc\d+)?", "\n".join(commands)))
