@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from rewriter import catalog
@@ -14,7 +14,7 @@ from rewriter.leftovers import Leftover, leftovers
 from rewriter.model import State, Verdict
 from rewriter.session import Session, in_order
 from rewriter.states import MARKED, Standing, Survey
-from rewriter.targets.overlay import Overlay
+from rewriter.targets.overlay import START, Overlay
 from rewriter.transition import Planner, Transition
 
 
@@ -103,12 +103,15 @@ def carry_out(session: Session, survey: Survey, transition: Transition, command:
         Interrupted: it could not be done, nor be undone.
     """
     from rewriter.transaction import Run
+    from rewriter.transaction.steps import Step, StepFailed, perform
 
     assert survey.home is not None
-    overlay = session.target if isinstance(session.target, Overlay) else None
     if transition.writes:
-        with overlay.prepared(transition.writes) if overlay else nullcontext():
-            Run(survey.home, command, transition.writes, transition.identity).carry_out()
+        Run(survey.home, command, transition.writes, transition.identity).carry_out()
+    if isinstance(session.target, Overlay) and transition.writes:
+        overlay = session.target
+        with suppress(StepFailed):  # it is only there to be quicker
+            perform(Step("compile", str(overlay.root / START), overlay.compile_start))
     known = [codemod for codemod in session.codemods if not isinstance(codemod, Forgotten)]
     return Session(session.target, known, session.force_version).survey
 

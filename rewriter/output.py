@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,13 @@ from rewriter import catalog, manifest
 from rewriter.codemod import Codemod
 from rewriter.errors import RefusedError
 from rewriter.model import Change, Verdict
+from rewriter.targets.disk import PACKAGE, absolute
+from rewriter.targets.home import Home, beside
 from rewriter.witness import take, unproven
 
 if TYPE_CHECKING:
     from rewriter.targets import Target
+    from rewriter.transaction import Write
 
 MANIFEST = ".rewriter/manifest.json"
 
@@ -26,7 +30,7 @@ def write(
     *,
     full: bool = False,
 ) -> list[str]:
-    """Write the changed files, relative to the package's parent, and a manifest last.
+    """Write the changed files, relative to the package's parent, and a manifest: all or nothing.
 
     Args:
         directory: made if need be. It must be empty, or hold an earlier output of ours.
@@ -36,7 +40,8 @@ def write(
         The paths written, relative to ``directory``, the manifest left out.
 
     Raises:
-        RefusedError: the directory holds something that is not ours.
+        RefusedError: the directory holds something that is not ours, or cannot be written.
+        Interrupted: it could not be done, nor be undone.
     """
     contents = {c.path: c.after for c in changes if c.after is not None}
     if full:
@@ -48,18 +53,55 @@ def write(
         tuple(_held(catalog.load(v.codemod), changes) for v in verdicts),
         {change.path: _entry(target, change, verdicts) for change in changes},
     )
-    _claim(directory)
+    home = beside(absolute(directory))
+    if os.name != "posix":
+        _write_plainly(home, contents, record.dump())
+        return sorted(contents)
+    from rewriter.transaction import Run, exclusive, recover
+
+    with exclusive(home):
+        recover(home)
+        _check(home)
+        Run(home, "apply", _writes(home, contents, record.dump()), home.identity()).carry_out()
+    return sorted(contents)
+
+
+def _writes(home: Home, contents: Mapping[str, bytes], record: bytes) -> tuple[Write, ...]:
+    """Return what makes an earlier output this one: new modules first, the manifest last."""
+    from rewriter.transaction import Write
+    from rewriter.transaction.folder import content_of
+
+    before = {path: content_of(home.root / path) for path in {*_present(home), *contents}}
+    paths = sorted(before, key=lambda path: (before[path] is not None, path))
+    writes = [Write("root", path, before[path], contents.get(path)) for path in paths]
+    old = content_of(home.manifest_path)
+    writes.append(Write("home", home.manifest, old, record))
+    return tuple(write for write in writes if write.before != write.after)
+
+
+def _present(home: Home) -> Iterator[str]:
+    """Yield the files of an earlier output."""
+    for folder, folders, names in os.walk(home.root / PACKAGE):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in names:
+            yield (Path(folder) / name).relative_to(home.root).as_posix()
+
+
+def _write_plainly(home: Home, contents: Mapping[str, bytes], record: bytes) -> None:
+    """Write into an empty directory where the system has no locks and no directory handles."""
+    if home.root.is_dir() and any(home.root.iterdir()):
+        raise RefusedError(f"{home.root} is not empty; on this system give an empty directory")
+    place = home.root
     try:
-        for path, raw in (*contents.items(), (MANIFEST, record.dump())):
-            place = directory / path
+        for place, raw in (*((home.root / p, r) for p, r in contents.items()),
+                           (home.manifest_path, record)):  # fmt: skip
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(raw)
     except OSError as error:
         raise RefusedError(
-            f"{directory}: {place.name} cannot be written: {error.strerror or error}; what is "
-            "there is not whole, remove it"
+            f"{place} cannot be written: {error.strerror or error}; what is there is not whole, "
+            f"remove {home.root}"
         ) from error
-    return sorted(contents)
 
 
 def _held(codemod: Codemod, changes: Sequence[Change]) -> manifest.Held:
@@ -86,20 +128,16 @@ def _entry(target: Target, change: Change, verdicts: Sequence[Verdict]) -> manif
     )
 
 
-def _claim(directory: Path) -> None:
-    """Make the directory, or empty it of an earlier output; refuse anything else."""
+def _check(home: Home) -> None:
+    """Refuse a directory that holds anything but an earlier output.
+
+    Raises:
+        RefusedError: it does, or it is a file.
+    """
+    directory = home.root
     if directory.exists() and not directory.is_dir():
         raise RefusedError(f"{directory} is no directory")
-    if directory.is_dir() and any(directory.iterdir()):
-        if not (directory / MANIFEST).is_file():
-            raise RefusedError(
-                f"{directory} is not empty and no output of rewriter; give an empty directory"
-            )
-        import shutil
-
-        shutil.rmtree(directory / "sglang", ignore_errors=True)
-        (directory / MANIFEST).unlink()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RefusedError(f"{directory}: cannot be made: {error.strerror}") from error
+    if directory.is_dir() and any(directory.iterdir()) and not home.manifest_path.is_file():
+        raise RefusedError(
+            f"{directory} is not empty and no output of rewriter; give an empty directory"
+        )

@@ -11,18 +11,16 @@ import ast
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter.errors import RefusedError, TargetError, UsageError
-from rewriter.targets.disk import PACKAGE, absolute, inside, read_bytes
+from rewriter.targets.disk import absolute, inside, read_bytes
 from rewriter.targets.home import Home, beside, home_of
 
 if TYPE_CHECKING:
     from rewriter.targets import Target
-    from rewriter.transaction import Write
 
 START = "sitecustomize.py"
 """The file that Python runs at its start when the overlay is on PYTHONPATH."""
@@ -132,48 +130,12 @@ class Overlay:
                 return f"{self.root / path} was edited, so an import of it is refused"
         return "the package was changed since the overlay was made, so its modules refuse to run"
 
-    @contextmanager
-    def prepared(self, writes: Iterable[Write]) -> Iterator[None]:
-        """Make the directories of writes; afterwards remove those that hold nothing.
-
-        Raises:
-            RefusedError: one cannot be made.
-        """
-        try:
-            for write in writes:
-                if write.at == "root" and write.after is not None:
-                    (self.root / write.path).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RefusedError(
-                f"{error.filename}: cannot be made: {error.strerror}; nothing was written"
-            ) from error
-        try:
-            yield
-            self._compile()
-        finally:
-            self._tidy()
-
-    def _compile(self) -> None:
+    def compile_start(self) -> None:
         """Write the start-up file's byte code: where the overlay is read-only, nobody else can."""
         import py_compile
 
         if (self.root / START).exists():
-            with suppress(OSError):
-                py_compile.compile(os.fspath(self.root / START), doraise=True)
-
-    def _tidy(self) -> None:
-        """Remove empty directories, and byte code whose source is gone."""
-        for folder, _, _ in os.walk(self.root, topdown=False):
-            place = Path(folder)
-            inside_ours = place.is_relative_to(self.root / PACKAGE)
-            if not (inside_ours or place == self.root / "__pycache__"):
-                continue
-            if place.name == "__pycache__":
-                for code in place.glob("*.pyc"):
-                    if not (place.parent / f"{code.name.partition('.')[0]}.py").exists():
-                        code.unlink(missing_ok=True)
-            with suppress(OSError):
-                place.rmdir()
+            py_compile.compile(os.fspath(self.root / START), doraise=True)
 
     def table(self) -> dict[str, Served]:
         """Return what the overlay serves, by path; empty where a file of it is not whole."""

@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from rewriter.transaction.folder import Folder
@@ -91,11 +90,3 @@ def new(folder: Folder) -> Attributes:
     if os.geteuid() == 0:
         return Attributes(0o644, own.st_uid, own.st_gid, {})
     return Attributes(0o644, os.geteuid(), os.getegid(), {})
-
-
-def make_directory(place: Path) -> None:
-    """Make a directory that belongs to whom the one around it belongs."""
-    place.mkdir()
-    if os.geteuid() == 0:
-        around = place.parent.stat()
-        os.chown(place, around.st_uid, around.st_gid)

@@ -7,6 +7,7 @@ does not compare at all for one compiled with an unchecked hash.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +19,14 @@ def caches(source: Path) -> Iterator[Path]:
     Args:
         source: absolute. Both the path as it is imported and where links lead may be given.
     """
-    stem = source.name.removesuffix(".py")
+    ours = re.compile(rf"{re.escape(source.name.removesuffix('.py'))}\..*\.pyc(\.\d+)?")
     for folder in folders(source):
         try:
             found = sorted(folder.iterdir())
         except OSError:
             continue
         for path in found:
-            if path.name.startswith(f"{stem}.") and path.suffix == ".pyc":
+            if ours.fullmatch(path.name):  # digits at its end: an interpreter died writing it
                 yield path
 
 

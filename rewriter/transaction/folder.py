@@ -41,6 +41,16 @@ def fingerprint(content: Content) -> str | None:
     return hashlib.sha256(content).hexdigest()
 
 
+def content_of(place: Path) -> Content:
+    """Return what a path holds, by the path alone; a link stands for itself."""
+    if place.is_symlink():
+        return Link(os.fspath(place.readlink()))
+    try:
+        return place.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 class Folder:
     """An open directory. All names are names of its entries, never paths.
 
@@ -123,6 +133,18 @@ class Folder:
         """Create a file that only its owner can read, open it for writing, never an old one."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
         return os.open(name, flags, 0o600, dir_fd=self._fd)
+
+    def make(self, name: str) -> None:
+        """Make a directory that belongs to whom this one belongs; one that is there is as good."""
+        try:
+            os.mkdir(name, dir_fd=self._fd)
+        except FileExistsError:
+            return
+        if os.geteuid() == 0:
+            around = self.own_status()
+            os.chown(
+                name, around.st_uid, around.st_gid, dir_fd=self._fd, follow_symlinks=False
+            )  # fmt: skip
 
     def symlink(self, text: str, name: str) -> None:
         """Create a symbolic link."""

@@ -55,6 +55,36 @@ class Ground:
             self._folders[at, above] = opened
         return self._folders[at, above]
 
+    def lacking(self, write: Write | Noted) -> list[Path]:
+        """Return the directories to make for a new file, outer ones first."""
+        place = self.place(write)
+        if write.at == "home" or write.before is not None or write.after is None:
+            return []
+        return [above for above in reversed(place.parents) if not above.is_dir()]
+
+    def above_home(self) -> list[Path]:
+        """Return the directories to make for the record, outer ones first."""
+        folder = self.home.folder
+        if not self.home.own:
+            return []
+        return [place for place in (*reversed(folder.parents), folder) if not place.is_dir()]
+
+    def make(self, place: Path) -> None:
+        """Make a directory, without following links below the root.
+
+        Raises:
+            RefusedError: a link leads out on the way.
+            OSError: it cannot be made.
+        """
+        if self.home.root in place.parents and place != self.home.folder:
+            self.folder("root", place.relative_to(self.home.root).as_posix()).make(place.name)
+            return
+        around = Folder.open(place.parent)
+        try:
+            around.make(place.name)
+        finally:
+            around.close()
+
     def package_directory(self) -> Path:
         """Return where the package really lies.
 
@@ -97,11 +127,14 @@ def check(ground: Ground, writes: tuple[Write, ...]) -> None:
     for write in writes:
         if write.at == "home" and not ground.home.folder.is_dir():
             continue
+        place = ground.shown(write)
+        if lacking := ground.lacking(write):
+            _check_around(lacking[0])
+            continue
         try:
             folder = ground.folder(write.at, write.path)
         except OSError as error:
-            raise RefusedError(f"{ground.shown(write)}: {error.strerror or error}") from error
-        place = ground.shown(write)
+            raise RefusedError(f"{place}: {error.strerror or error}") from error
         if reason := folder.refuses():
             raise RefusedError(f"{folder.path}: {reason}; nothing was written")
         if write.before is not None and (
@@ -119,6 +152,20 @@ def check(ground: Ground, writes: tuple[Write, ...]) -> None:
                 )
 
 
+def _check_around(place: Path) -> None:
+    """Refuse where a directory would have to be made and cannot be."""
+    there = next(p for p in (place, *place.parents) if p.exists() or p.is_symlink())
+    if not there.is_dir():
+        raise RefusedError(
+            f"{place}: cannot be made, because {there} is no directory; nothing was written"
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RefusedError(
+            f"{place}: cannot be made, because this user cannot write in {there}; "
+            "nothing was written"
+        )
+
+
 def _check_home(home: Home) -> None:
     """Refuse where the record's directory would have to be made and cannot be."""
     if home.folder.is_dir():
@@ -128,10 +175,10 @@ def _check_home(home: Home) -> None:
                 "nothing was written"
             )
         return
+    if not home.own:
+        raise RefusedError(
+            f"{home.folder}: gone by now; is an installer at work? Nothing was written"
+        )
     if home.folder.exists() or home.folder.is_symlink():
         raise RefusedError(f"{home.folder}: the manifest belongs there, but it is no directory")
-    if not os.access(home.folder.parent, os.W_OK | os.X_OK):
-        raise RefusedError(
-            f"{home.folder.parent}: a directory for the manifest cannot be made there by this "
-            "user; nothing was written"
-        )
+    _check_around(home.folder)

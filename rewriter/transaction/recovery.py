@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rewriter.errors import Interrupted, RefusedError
@@ -65,27 +65,30 @@ def _claim(home: Home) -> int | None:
 
 
 def settle(ground: Ground, found: Journal) -> str:
-    """Finish a published run if all its writes are done, else undo it; say which."""
-    states = {write: _state(ground, found, write) for write in found.writes}
-    if all(state == "new" for state in states.values()) or "closing" in states.values():
-        _all(closing_steps(ground, found))
-        return "everything had been written; it was finished"
-    return put_back(ground, found)
+    """Finish a published run if all its writes are done, else undo it; say which.
+
+    Raises:
+        Interrupted: the operating system refused that as well.
+    """
+    with _between():
+        states = {write: _state(ground, found, write) for write in found.writes}
+        if all(state == "new" for state in states.values()) or "closing" in states.values():
+            _all(closing_steps(ground, found))
+            return "everything had been written; it was finished"
+        return _undo(ground, found)
 
 
 def _state(ground: Ground, found: Journal, write: Noted) -> str:
     """Return ``old``, ``new``, ``closing`` (new, its old content is gone already) or ``other``."""
-    try:
+    name, now, kept = write.path.rpartition("/")[2], None, False
+    with suppress(FileNotFoundError, NotADirectoryError):
         folder = ground.folder(write.at, write.path)
-    except OSError:
-        return "old" if write.before is None else "other"
-    name = write.path.rpartition("/")[2]
-    now = fingerprint(folder.look(name))
+        now = fingerprint(folder.look(name))
+        kept = folder.status(old_name(name, found.token)) is not None
     if now == write.before:
         return "old"
     if now != write.after:
         return "other"
-    kept = folder.status(old_name(name, found.token)) is not None
     return "new" if kept or write.before is None else "closing"
 
 
@@ -97,6 +100,11 @@ def put_back(ground: Ground, found: Journal) -> str:
     Raises:
         Interrupted: the operating system refused that as well.
     """
+    with _between():
+        return _undo(ground, found)
+
+
+def _undo(ground: Ground, found: Journal) -> str:
     others = [w for w in found.writes if _state(ground, found, w) == "other"]
     needed = _needed(ground, found, others)
     _all(_undoing_steps(ground, found, needed))
@@ -126,15 +134,28 @@ def _needed(ground: Ground, found: Journal, others: list[Noted]) -> list[Noted]:
     ]
 
 
-def clear(ground: Ground, found: Journal) -> None:
-    """Remove the temporary files of a run that never published its journal."""
-    _all(closing_steps(ground, found))
+def clear(ground: Ground, found: Journal) -> str:
+    """Remove what is there of a run that never published its journal, and say how that went."""
+    try:
+        _all(closing_steps(ground, found))
+    except (StepFailed, OSError) as error:
+        return (
+            f"nothing was written, but {error}: a temporary file is left; the next "
+            "`rewriter apply` or `rewriter revert` removes it"
+        )
+    return "nothing was written"
 
 
 def _all(steps: Iterator[Step]) -> None:
+    for step in steps:
+        perform(step)
+
+
+@contextmanager
+def _between() -> Iterator[None]:
+    """Tell what the system refuses from here on: it leaves the package between two states."""
     try:
-        for step in steps:
-            perform(step)
+        yield
     except (StepFailed, OSError) as error:
         raise Interrupted(
             f"{error}; the package is between two states until the next `rewriter apply` or "
@@ -177,6 +198,8 @@ def closing_steps(ground: Ground, found: Journal) -> Iterator[Step]:
                 yield Step("unlink", str(folder.path / left), _bound(folder.unlink, left))
     for folder in folders:
         yield Step("sync directory", str(folder.path), folder.sync)
+    for place in _left_empty(ground, found):
+        yield Step("remove directory", str(place), _bound(_remove_if_empty, place))
     try:
         at_home = ground.folder("home", "")
     except OSError:
@@ -187,8 +210,8 @@ def closing_steps(ground: Ground, found: Journal) -> Iterator[Step]:
     if _is_ours(home, found):
         yield Step("unlink", str(home.journal_path), _bound(at_home.unlink, home.journal))
         yield Step("sync directory", str(home.folder), at_home.sync)
-    for place in _left_empty(ground, found):
-        yield Step("remove directory", str(place), _bound(_remove_if_empty, place))
+    if _is_empty(home.folder):  # a dist-info without METADATA keeps pip from installing again
+        yield Step("remove directory", str(home.folder), _bound(_remove_if_empty, home.folder))
 
 
 def _is_ours(home: Home, found: Journal) -> bool:
@@ -198,24 +221,25 @@ def _is_ours(home: Home, found: Journal) -> bool:
 
 
 def _left_empty(ground: Ground, found: Journal) -> Iterator[Path]:
-    """Yield the directories that hold nothing any more, inner before outer.
+    """Yield the directories of the package that hold nothing any more, inner before outer.
 
-    An installer that takes a package away while our files are in it leaves their directories; a
-    dist-info without METADATA would then keep pip from installing the package again.
+    Those that were made for new files, and those that an installer leaves which takes a package
+    away while our files are in it.
     """
     home = ground.home
-    places = {home.folder} | {ground.place(write).parent for write in found.writes}
+    places = {ground.place(write).parent for write in found.writes if write.at == "root"}
     for place in sorted(places, key=lambda path: -len(path.parts)):
-        while place == home.folder or home.root in place.parents:
-            if place.is_symlink() or not _is_empty(place):
-                break
-            yield place
+        if _is_empty(place / "__pycache__"):
+            yield place / "__pycache__"
+        while home.root in place.parents and (_is_empty(place) or not os.path.lexists(place)):
+            if _is_empty(place):
+                yield place
             place = place.parent
 
 
 def _is_empty(place: Path) -> bool:
     try:
-        return not any(place.iterdir())
+        return not place.is_symlink() and not any(place.iterdir())
     except OSError:
         return False
 

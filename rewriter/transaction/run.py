@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rewriter.errors import Interrupted, RefusedError
 from rewriter.targets.home import Home
 from rewriter.transaction import attributes, bytecode, journal
 from rewriter.transaction.attributes import Attributes
-from rewriter.transaction.folder import Content, Folder, Link, fingerprint
+from rewriter.transaction.folder import Folder, Link, content_of, fingerprint
 from rewriter.transaction.ground import Ground, check
 from rewriter.transaction.journal import Journal, Noted, Write, new_name, old_name
 from rewriter.transaction.moves import CHANGED, Moved, put, second_name, take_away, write_all
@@ -89,20 +89,14 @@ class Run:
             )
         if self._published:
             return put_back(self._ground, self.journal)
-        clear(self._ground, self.journal)
-        return "nothing was written"
+        return clear(self._ground, self.journal)
 
     def steps(self) -> Iterator[Step]:
         """Yield every step up to the last reading back, in order."""
-        home = self.home
-        if not home.folder.is_dir():
-            yield Step(
-                "make directory",
-                str(home.folder),
-                lambda: attributes.make_directory(home.folder),
-            )
+        yield from self._directory_steps(self._ground.above_home())
         yield from self._journal_steps()
         for write in self.writes:
+            yield from self._directory_steps(self._ground.lacking(write))
             yield from self._staging_steps(write)
         for write in self.writes:
             yield from self._backup_steps(write)
@@ -110,6 +104,10 @@ class Run:
         for write in self.writes:
             yield from self._change_steps(write)
         yield from self._verify_steps()
+
+    def _directory_steps(self, lacking: Sequence[Path]) -> Iterator[Step]:
+        for place in lacking:
+            yield Step("make directory", str(place), _bound(self._ground.make, place))
 
     def _journal_steps(self) -> Iterator[Step]:
         home, name = self.home, self.home.journal
@@ -191,7 +189,7 @@ class Run:
             yield Step("rename", place, lambda: put(folder, write, new, place))
         yield Step("sync directory", str(folder.path), folder.sync)
         for source in self._ground.sources(write):
-            yield Step("drop byte code", str(source), _dropping(source))
+            yield Step("drop byte code", str(source), _bound(bytecode.drop, source))
 
     def _verify_steps(self) -> Iterator[Step]:
         """Read every file back by the path under which it is imported."""
@@ -211,7 +209,7 @@ class Run:
         place = self._ground.place(write)
 
         def verify() -> None:
-            if _content(place) != write.after:
+            if content_of(place) != write.after:
                 raise Moved(f"{place}: holds something else than what was just written")
 
         return verify
@@ -231,15 +229,5 @@ class Run:
         return self._ground.folder("home", "")
 
 
-def _dropping(source: Path) -> Callable[[], None]:
-    return lambda: bytecode.drop(source)
-
-
-def _content(place: Path) -> Content:
-    """Return what a path holds, by the path alone: a folder may have been replaced since."""
-    if place.is_symlink():
-        return Link(os.fspath(place.readlink()))
-    try:
-        return place.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+def _bound(act: Callable[[Path], object], place: Path) -> Callable[[], object]:
+    return lambda: act(place)

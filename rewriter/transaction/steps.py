@@ -37,6 +37,7 @@ NAMES = (
     "rename",
     "unlink",
     "drop byte code",
+    "compile",
     "verify",
     "remove directory",
 )
