@@ -75,7 +75,8 @@ def run(
         str | None, typer.Option("--attention-backend", help="As served; else the default.")
     ] = None,
     kv_dtype: Annotated[
-        KvDtype | None, typer.Option("--kv-cache-dtype", help="As served; else FP8.")
+        KvDtype | None,
+        typer.Option("--kv-cache-dtype", help="fp8_e4m3 or bfloat16; else FP8.", metavar="DTYPE"),
     ] = None,
     page_size: Annotated[
         int | None, typer.Option("--page-size", min=1, help="As served; else the backend's.")
@@ -110,7 +111,7 @@ def run(
         Path | None, typer.Option("--html", help="Write a page with a plot.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Weigh every way out: tokens of the pool, ms a token, formula and source of each."""
+    """Weigh every way out of the cast: tokens of the pool, ms a token."""
     from rewriter.commands import served
     from rewriter.probes.memory.advice import Needs, advise
     from rewriter.probes.memory.deployment import Deployment

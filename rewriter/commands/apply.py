@@ -37,7 +37,7 @@ def run(
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
-    """Apply codemods, all of them or none, to a target or into a directory of its own."""
+    """Apply codemods to a target, all of them or none."""
     from rewriter import config
     from rewriter.report.progress import fetching
     from rewriter.session import opened

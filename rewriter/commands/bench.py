@@ -108,7 +108,7 @@ def run(
         Path | None, typer.Option("--html", help="Write a page with plots.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Time greedy replies of a running server: ms a token, gaps, first token, tokens a second."""
+    """Time greedy replies of a running server, against a saved run."""
     from rewriter.probes.load.access import Access
     from rewriter.probes.load.measure import Plan
     from rewriter.probes.load.realised import diagnosed

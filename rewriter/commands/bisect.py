@@ -25,7 +25,7 @@ def run(
     ],
     as_json: Json = False,
 ) -> None:
-    """Name the commit that broke a codemod, and show what it changed at the codemod's sites.
+    """Name the commit that broke a codemod, and what it changed there.
 
     Exit 0 if there is one, 1 if the codemod applies at B or never applied. Commits are judged by
     structure alone.

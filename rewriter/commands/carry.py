@@ -43,7 +43,7 @@ def run(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Carry patches from the release that they are for to another one, by structure.
+    """Carry patches from one release to another, by structure.
 
     Exit 0 if every hunk has one place, 1 if there are conflicts, 2 for bad input. Nothing is
     written on 1 or 2; with --partial what can be carried is, and conflicts still exit 1.

@@ -35,7 +35,10 @@ def run(
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
-    """Exit 0 if every codemod is ready, applied, upstream or not needed; else 1."""
+    """Exit 0 if every codemod is fine, else 1.
+
+    Fine is ready, applied, upstream, or absent: a release without the file.
+    """
     from rewriter.report.progress import fetching
     from rewriter.session import opened
 

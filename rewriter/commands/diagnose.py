@@ -79,7 +79,7 @@ def run(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Find the full-pool KV cast in a trace, predict the gain, say what would end it.
+    """Find the full-pool KV cast in a trace, and predict the gain.
 
     Exits 0 whether it is found or not, 1 with --strict on a damaged trace, 2 where there is
     nothing to diagnose.

@@ -19,7 +19,7 @@ def run(
     codemod: Annotated[str, typer.Argument(help="Which codemod.")],
     as_json: Json = False,
 ) -> None:
-    """Show every site: what was looked for beside what was found, with what came near.
+    """Show every site: what was looked for beside what was found.
 
     Exits 0 if every site was found, else 1. Versions do not count here: structure does.
     """

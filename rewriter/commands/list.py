@@ -19,7 +19,7 @@ def run(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the codemods: what each does, for which releases, when to drop it."""
+    """List the codemods: what each does, where, and when to drop it."""
     rows = [_row(name) for name in catalog.names()]
     others = [plugin._asdict() for _, plugin in sorted(plugins.installed().items())]
     if markdown and as_json:

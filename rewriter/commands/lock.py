@@ -21,10 +21,11 @@ def run(
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
-    """Write rewriter.lock: versions, codemods, and hashes of files before and after.
+    """Write rewriter.lock: what comes out here, to compare with later.
 
-    The target is only read; its codemods need not be applied yet. `check --locked` and
-    `sync --locked` tell what is different later, and why.
+    That is versions, codemods, and hashes of files before and after. The target is only read;
+    its codemods need not be applied yet. `check --locked` and `sync --locked` tell what is
+    different later, and why.
     """
     from rewriter.commands.check import target_line
     from rewriter.commands.sync import configured

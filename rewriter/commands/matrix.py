@@ -59,7 +59,7 @@ def run(
     junit: Junit = None,
     html: Html = None,
 ) -> None:
-    """Judge codemods at many revisions; exit 0 if all are fine there, else 1.
+    """Judge codemods at many revisions; exit 0 if all are fine.
 
     Commits are judged by structure alone: between two releases a tree states the version of the
     one before it. Tags, releases and working trees are judged by their version as well.

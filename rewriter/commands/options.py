@@ -99,12 +99,19 @@ Quiet = Annotated[
 ]
 
 
+_PLACEHOLDERS = {"int": "N", "int range": "N", "float": "N", "float range": "N", "str": "TEXT",
+                 "path": "FILE"}  # fmt: skip
+
+
 class Command(TyperCommand):
-    """A command whose help tells the options that name a target in a few lines."""
+    """A command whose help is short: plain placeholders, the options of a target in a few lines."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # Click's, or typer's own copy
         """Write the options, those of the target last."""
         every: list[Any] = list(self.params)
+        for option in every:
+            if option.param_type_name == "option" and option.metavar is None:
+                option.metavar = _PLACEHOLDERS.get(option.type.name)
         shared = [p for p in every if getattr(p, "rich_help_panel", None) == _PANEL]
         for parameter in shared:
             parameter.hidden = True

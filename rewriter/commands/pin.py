@@ -31,7 +31,7 @@ def run(
     fixtures: Fixtures = Path("fixtures"),
     as_json: Json = False,
 ) -> None:
-    """Write version pins: hashes, sites and lines, never upstream's source.
+    """Write version pins: hashes, sites and lines, no source.
 
     All or nothing: where a codemod is drifted in one of the releases, no pin is written.
     """

@@ -23,7 +23,7 @@ def run(
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
-    """Restore every byte, remove what came along, and prove the result."""
+    """Restore every byte, remove what came along, prove the result."""
     from rewriter import config
     from rewriter.commands.writing import told, writing
     from rewriter.removing import chosen, remove

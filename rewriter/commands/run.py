@@ -26,8 +26,9 @@ def run(
     ] = None,
     force_version: ForceVersion = False,
 ) -> None:
-    """Start a command with an overlay on PYTHONPATH, in the place of this process.
+    """Start a command with an overlay, once it is known to be served.
 
+    It goes on PYTHONPATH, and COMMAND takes the place of this process.
     Everything on the overlay's record must be applied, and COMMAND's Python must serve it; else
     nothing is started and the exit code is 2. Then the exit code is COMMAND's.
     """

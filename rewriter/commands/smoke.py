@@ -37,7 +37,7 @@ def run(
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
-    """Serve a reduced GLM-5 before and after, and compare tokens, time and kernels.
+    """Serve a reduced GLM-5 on a GPU before and after, and compare.
 
     The installed sglang is not touched: the patched one is a copy beside it.
     """

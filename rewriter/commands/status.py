@@ -34,7 +34,7 @@ def run(
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
-    """Tell every codemod's state, its proof, versions, our files and what is left over.
+    """Tell every codemod's state and proof, our files and leftovers.
 
     Exits 0 whatever the answer is; `check` is the one for gates, or `--expect HASH`.
     """

@@ -31,7 +31,7 @@ def run(
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
-    """Bring a target to exactly what rewriter.toml says, from any state.
+    """Bring a target from any state to what rewriter.toml says.
 
     Others are taken out, missing ones put in, old ones renewed, leftovers removed: all in one
     transition or not at all. Exits 1 where a codemod's file is not part of the release.

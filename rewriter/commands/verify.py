@@ -27,10 +27,10 @@ def run(
     force_version: ForceVersion = False,
     as_json: Json = False,
 ) -> None:
-    """Serve the original and the patched file in every mode on stand-ins, and compare bit by bit.
+    """Compare original and patched file in every mode, bit by bit.
 
     Needs torch for the CPU, neither sglang's dependencies nor a GPU. The target's own file is
-    run, on tensors and a server of ours; nothing is written.
+    run, on stand-ins of ours for tensors and server; nothing is written.
     """
     from rewriter.probes.equivalence import verify
     from rewriter.report.progress import fetching
