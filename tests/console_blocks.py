@@ -71,12 +71,21 @@ def commands(text: str) -> list[str]:
     return [c for part in _PART.finditer(text) if _is_run(part) for c in _commands(part)]
 
 
+def shown(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the commands of a page with what is shown that they print."""
+    for part in _PART.finditer(text):
+        if part["language"] == "console":
+            ends = [*(m.start() for m in _COMMAND.finditer(part["body"])), len(part["body"])]
+            for match, end in zip(_COMMAND.finditer(part["body"]), ends[1:], strict=True):
+                yield match[0], part["body"][match.end() : end]
+
+
 def run(text: str, stage: Stage) -> tuple[str, list[Message]]:
     """Return a page with what its commands print now, and the messages that it quotes."""
     printed = iter(_session(list(_steps(text)), stage))
     messages: list[Message] = []
 
-    def shown(part: re.Match[str]) -> str:
+    def now(part: re.Match[str]) -> str:
         if _written(part):
             next(printed)
         if not _is_run(part):
@@ -91,22 +100,24 @@ def run(text: str, stage: Stage) -> tuple[str, list[Message]]:
             return part[0]
         body = "".join(f"{command}{p.text}{_code(p.code)}" for command, p in told)
         if settled(body, part["title"]) == settled(part["body"], part["title"]):
-            body = part["body"]  # figures do not change from one writing to the next
+            return part[0]  # figures do not change from one writing to the next
         return f"```console{part['title']}\n{body}```"
 
-    return _PART.sub(shown, text), messages
+    return _PART.sub(now, text), messages
 
 
 def settled(text: str, title: str = "") -> str:
-    """Return what was printed without what differs from run to run."""
-    if FIGURES in title:
-        return re.sub(r"[\s─]+", " ", re.sub(r"\d[\d.,]*", "0", text))
+    """Return what was printed without what differs from run to run, or with a codemod's version."""
+    if FIGURES in title:  # `bench` marks with ~ what it does not see a difference in
+        text = text.replace("  ~: no difference seen\n", "")
+        return re.sub(r" +", " ", re.sub(r"[-+~x]?\d[\d.,]*", "0", text))
+    text = re.sub(r"\b[0-9a-f]{64}\b", "0", text)
     return re.sub(r"\b\d+\.\d+(?= ?m?s\b)", "0", text)
 
 
 def _is_run(part: re.Match[str]) -> bool:
-    shown = part["language"] == "console" and IGNORED not in part["title"]
-    return shown or part["hidden"] is not None
+    seen = part["language"] == "console" and IGNORED not in part["title"]
+    return seen or part["hidden"] is not None
 
 
 def _written(part: re.Match[str]) -> str:

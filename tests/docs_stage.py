@@ -9,7 +9,9 @@ names them:
 ``small``            a site-packages with an sglang of two files, our own text
 ``fork``             a working tree that changed the place that ``mla_kv_gather`` edits
 ``sglang.git``       a repository in which the codemod lives through everything
-``decode.json``      a trace of two decode steps that convert the whole pool
+``before.json.gz``   a trace of decode steps that convert the whole pool; an H200's, 8 layers
+``after.json.gz``    the same with a patch
+``trees``            working trees ``old``, ``new`` and ``latest``, and ``own.patch`` for the first
 ``127.0.0.1:30000``  a server that speaks sglang's API; its real port is another
 ===================  =============================================================================
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import site
 import sys
 import zipfile
@@ -26,13 +29,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import docs_trees
 import fake_sglang_server
 import matrix_history
 import sources
 import targets
-import trace_writer
 
 RELEASE = "0.5.12.post1"
+_TRACES = Path(__file__).parent / "data" / "traces"
+
 SERVER = "127.0.0.1:30000"
 HOME = "/home/user"
 """What stands for the page's directory in what is printed."""
@@ -92,7 +97,11 @@ _PARTS: Mapping[str, Callable[[Path], object]] = {
     "small": targets.installed,
     "fork": _fork,
     "sglang.git": matrix_history.storied,
-    "decode.json": lambda place: trace_writer.write_trace(place, trace_writer.SEED),
+    "trees": docs_trees.write,
+    "before.json.gz": lambda place: shutil.copy(_TRACES / "trace-graphs-dummy.json.gz", place),
+    "after.json.gz": lambda place: shutil.copy(
+        _TRACES / "trace-graphs-random-triton.json.gz", place
+    ),
 }
 
 
@@ -110,7 +119,7 @@ def _environment(place: Path, cache: Path) -> dict[str, str]:
         "NO_COLOR": "1",
         "LC_ALL": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "REWRITER_CACHE_DIR": str(cache),
+        "REWRITER_CACHE_DIR": str(_cache(place / ".cache", cache)),
         "REWRITER_STATE_DIR": str(place / ".state"),
         "PIP_NO_INDEX": "1",  # what a page installs is there already, or is a wheel of the cache
         "PIP_FIND_LINKS": str(cache / "wheels"),
@@ -118,6 +127,13 @@ def _environment(place: Path, cache: Path) -> dict[str, str]:
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
     }
+
+
+def _cache(place: Path, wheels: Path) -> Path:
+    """Make a cache that has the wheels of another one, and no verdict yet."""
+    place.mkdir()
+    (place / "wheels").symlink_to(wheels / "wheels")
+    return place
 
 
 def _virtual_environment(place: Path) -> Path:
