@@ -54,6 +54,26 @@ def origins(definition: Definition, name: cst.Name) -> list[Origin]:
     return [*found, Origin(name, "free")]
 
 
+def captured(definition: Definition, name: cst.Name) -> list[Origin]:
+    """Return what a name that a nested function does not bind may mean when that is called.
+
+    Every assignment in the next function around that has any, in front of the nested function or
+    behind it: it reads the name only when it is called.
+    """
+    search = _Search(name.value, name.value in definition.walruses)
+    node: cst.CSTNode = name
+    nested = False
+    while (parent := definition.parents[node]) is not None:
+        if isinstance(parent, (cst.FunctionDef, cst.Lambda)) and node is parent.body:
+            bound = [p for p in _parameters(parent.params) if p.name.value == search.name]
+            found = [Origin(p, "parameter") for p in bound] + _any(node, search, skip=[])
+            if found:
+                return found if nested else []
+            nested = True
+        node = parent
+    return []
+
+
 def trace(definition: Definition, expression: cst.CSTNode) -> list[Origin]:
     """Follow an expression back to what it shares its elements with.
 

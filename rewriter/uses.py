@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from rewriter.flow import RESHAPES, method, origins
+from rewriter.flow import RESHAPES, captured, method, origins
 from rewriter.source import Definition
 
 
@@ -29,7 +29,7 @@ def uses(definition: Definition, expression: cst.CSTNode) -> list[cst.CSTNode]:
                 use for use in definition.nodes
                 if isinstance(use, cst.Name) and use.value == name.value
                 and _is_read(definition, use)
-                and any(o.node is node for o in origins(definition, use))
+                and _may_be(definition, use, node)
             ]  # fmt: skip
         if onward is None and not names:
             parent = definition.parents[node]
@@ -59,6 +59,14 @@ def _onward(definition: Definition, node: cst.CSTNode) -> tuple[cst.CSTNode | No
     if isinstance(parent, cst.AnnAssign) and isinstance(parent.target, cst.Name):
         return None, [parent.target]
     return None, []
+
+
+def _may_be(definition: Definition, use: cst.Name, value: cst.CSTNode) -> bool:
+    """Return whether a name can mean this value where it is read, in a nested function too."""
+    found = origins(definition, use)
+    if any(isinstance(o.node, (cst.FunctionDef, cst.Lambda)) for o in found if o.what == "free"):
+        found += captured(definition, use)
+    return any(o.node is value for o in found)
 
 
 def _is_read(definition: Definition, name: cst.Name) -> bool:

@@ -209,6 +209,23 @@ TAKEN = {
     "in itself": ("x = pool.get()\nx = x.view(1)\nrun(x)", ["Arg x"]),
     "a tuple": ("x, y = pool.get(), 1\nrun(x)", ["Element pool.get(),"]),
     "alone": ("pool.get()", ["Expr pool.get()"]),
+    "in a nested function": (
+        "x = pool.get()\ndef g(y):\n    return run(x[0], y)\nother(g)", ["Arg x[0]"],
+    ),
+    "in a nested function, bound behind it": (
+        "def g(y):\n    return run(x, y)\nx = 1\nx = pool.get()\nother(g)", ["Arg x"],
+    ),
+    "two functions deep": (
+        "x = pool.get()\ndef g():\n    return lambda y: run(x, y)\nother(g)", ["Arg x"],
+    ),
+    "in a lambda": ("x = pool.get()\nother(lambda y: run(x, y))", ["Arg x"]),
+    "a nested function's own": ("x = pool.get()\ndef g(x):\n    return run(x)\nother(g)", []),
+    "bound in a nested function": (
+        "x = pool.get()\ndef g():\n    x = 1\n    return run(x)\nother(g)", [],
+    ),
+    "bound in the function between": (
+        "x = pool.get()\ndef g(x):\n    def h():\n        return run(x)\n    return h", [],
+    ),
 }
 
 
