@@ -6,7 +6,7 @@ Kernel time from the profiler, the median. Rows are random (the worst case) or n
 each run the L2 cache is filled by a read (``clean``) or by a write, whose dirty lines the timed
 kernel then has to make room for (``dirty``, as triton.testing does). A row of 576 counts 576 bytes
 read and 1,152 written. ``--mla`` also times FlashInfer's MLA over rows in place and over rows
-moved together: the two forms that a CUDA graph could use.
+moved together, the two forms that a CUDA graph could use, and its native FP8 MLA where it has one.
 """
 
 from __future__ import annotations
@@ -117,34 +117,69 @@ def converting(bandwidth: float) -> None:
 
 
 def attention() -> None:
-    """Time MLA over rows in place and over rows moved together."""
+    """Time MLA over BF16 rows in place and moved together, and FlashInfer's own FP8 MLA.
+
+    The last (``native``) reads the FP8 pool itself; FlashInfer has it since 0.6.13, for SM90.
+    Beside it stands what it competes with: the scatter form's conversion and MLA over the rows.
+    """
+    import inspect
+
     import flashinfer
+
+    wrapper_type = flashinfer.mla.BatchMLAPagedAttentionWrapper
+    native = "ckv_scale" in inspect.signature(wrapper_type.run).parameters
 
     def i32(*values: int) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int32, device="cuda")
 
     keys = torch.randn(POOL, 1, WIDTH, device="cuda").to(torch.bfloat16)
+    pool = keys.to(torch.float8_e4m3fn)
+    keys.copy_(pool)
+    shared = torch.zeros_like(keys)
     workspace = torch.empty(384 * 2**20, dtype=torch.uint8, device="cuda")
-    print(f"{'batch':>6} {'rows':>8} {'in place us':>12} {'together us':>12}")
-    for batch, rows in ((1, 215), (1, 8192), (1, 65536), (8, 512), (8, 8192), (8, 32768)):
+
+    def planned(batch: int, rows: int, indices: torch.Tensor, dtype: torch.dtype):  # type: ignore[no-untyped-def]
+        wrapper = wrapper_type(workspace, backend="fa3" if dtype != torch.bfloat16 else "auto")
+        steps = i32(*range(batch + 1))
+        wrapper.plan(
+            steps, steps * rows, indices, i32(*[rows] * batch), 16, 512, 64, 1, False, 1 / 16,
+            torch.bfloat16, dtype,
+        )  # fmt: skip
+        return wrapper
+
+    print(f"FlashInfer {flashinfer.__version__}; native FP8 MLA: {native}; us")
+    print("batch     rows  in place  together  convert  convert + MLA   native  difference")
+    for batch, rows in ((1, 215), (1, 512), (1, 8192), (1, 65536), (8, 512), (8, 8192), (8, 32768)):
         total = batch * rows
         query = torch.randn(batch, 16, WIDTH, dtype=torch.bfloat16, device="cuda")
         nope, rope = query[:, :, :512].contiguous(), query[:, :, 512:].contiguous()
-        times: list[float] = []
         scattered = torch.randperm(POOL, device="cuda")[:total].to(torch.int32)
-        for indices in (scattered, torch.arange(total, dtype=torch.int32, device="cuda")):
-            wrapper = flashinfer.mla.BatchMLAPagedAttentionWrapper(workspace, backend="auto")
-            steps = i32(*range(batch + 1))
-            wrapper.plan(
-                steps, steps * rows, indices, i32(*[rows] * batch), 16, 512, 64, 1, False, 1 / 16,
-                torch.bfloat16, torch.bfloat16,
-            )  # fmt: skip
+        together = torch.arange(total, dtype=torch.int32, device="cuda")
 
-            def once(wrapper=wrapper, nope=nope, rope=rope) -> None:  # type: ignore[no-untyped-def]
-                wrapper.run(nope, rope, keys[:, :, :512], keys[:, :, 512:])
+        def run(wrapper, rows_of, scales=(), nope=nope, rope=rope):  # type: ignore[no-untyped-def]
+            return wrapper.run(nope, rope, rows_of[:, :, :512], rows_of[:, :, 512:], **dict(scales))
 
-            times.append(kernel_us(once, "MLA"))
-        print(f"{batch:>6} {rows:>8} {times[0]:>12.2f} {times[1]:>12.2f}")
+        times: list[float] = []
+        for indices in (scattered, together):
+            wrapper = planned(batch, rows, indices, torch.bfloat16)
+            times.append(kernel_us(lambda w=wrapper: run(w, keys), "MLA"))  # type: ignore[misc]
+        count = i32(total)
+        convert = kernel_us(
+            lambda r=scattered, c=count: kv_gather.convert(pool, r, c, shared, True),  # type: ignore[misc]
+            "_convert_kernel",
+        )
+        line = (
+            f"{batch:>5} {rows:>8} {times[0]:>9.2f} {times[1]:>9.2f} {convert:>8.2f}"
+            f" {convert + times[0]:>14.2f}"
+        )
+        if native:
+            scales = {"ckv_scale": 1.0, "kpe_scale": 1.0}
+            own = planned(batch, rows, scattered, torch.float8_e4m3fn)
+            us = kernel_us(lambda w=own, s=scales: run(w, pool, s), "MLA")  # type: ignore[misc]
+            there = run(planned(batch, rows, scattered, torch.bfloat16), keys).float()
+            here = run(own, pool, scales).float()
+            line += f" {us:>8.2f}  {float((here - there).norm() / there.norm()):.1e}"
+        print(line, flush=True)
 
 
 def main() -> None:
