@@ -43,7 +43,8 @@ ROUNDS = (
 )
 FLAGS = (
     "--mem-fraction-static", "0.9", "--max-running-requests", "32",
-    "--cuda-graph-max-bs", "32", "--cuda-graph-bs", "1", "8", "32", "--chunked-prefill-size", "8192",
+    "--cuda-graph-max-bs", "32", "--cuda-graph-bs", "1", "8", "32",
+    "--chunked-prefill-size", "8192",
 )  # fmt: skip
 
 
