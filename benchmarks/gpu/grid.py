@@ -39,10 +39,10 @@ POINTS = (
 FEWER = ((1, 15), (8, 8_000))
 ROUNDS = (
     ((POOL, "bf16", POINTS), (POOL, "unpatched", POINTS), (POOL, "patched", POINTS)),
-    ((131_072, "unpatched", FEWER), (1_000_000, "unpatched", FEWER), (1_000_000, "patched", FEWER)),
+    ((131_072, "unpatched", FEWER), (800_000, "unpatched", FEWER), (800_000, "patched", FEWER)),
 )
 FLAGS = (
-    "--mem-fraction-static", "0.9", "--max-running-requests", "32",
+    "--mem-fraction-static", "0.97", "--max-running-requests", "32",
     "--cuda-graph-max-bs", "32", "--cuda-graph-bs", "1", "8", "32",
     "--chunked-prefill-size", "8192",
 )  # fmt: skip
