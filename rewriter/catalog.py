@@ -129,7 +129,7 @@ def companion_version(raw: bytes) -> tuple[str, str, bool] | None:
 
 _DECIDING = (
     "catalog", "codemod", "declared", "edits", "engine", "flow", "judge", "marks", "model",
-    "patterns", "plugins", "sites", "source", "uses",
+    "names", "patterns", "plugins", "sites", "source", "uses",
 )  # fmt: skip
 """Modules of ours that decide what a codemod finds and writes; a test keeps the list whole."""
 

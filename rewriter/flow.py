@@ -42,16 +42,21 @@ class _Search(NamedTuple):
 
 def origins(definition: Definition, name: cst.Name) -> list[Origin]:
     """Return every assignment to ``name`` that can reach this use of it, nearest first."""
+    return bound(definition, name.value, name)
+
+
+def bound(definition: Definition, name: str, at: cst.CSTNode) -> list[Origin]:
+    """Return every assignment to a name that can reach a node, nearest first."""
     found: list[Origin] = []
-    search = _Search(name.value, name.value in definition.walruses)
-    node: cst.CSTNode = name
+    search = _Search(name, name in definition.walruses)
+    node = at
     while (parent := definition.parents[node]) is not None:
         reaching, complete = _before(node, parent, search)
         found += [origin for origin in reaching if origin not in found]
         if complete:
             return found
         node = parent
-    return [*found, Origin(name, "free")]
+    return [*found, Origin(at, "free")]
 
 
 def captured(definition: Definition, name: cst.Name) -> list[Origin]:

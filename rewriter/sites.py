@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rewriter.codemod import Drift, Match, Site, Upstream
 from rewriter.edits import TextEdit, edits_of
 from rewriter.model import Nearest, State
+from rewriter.names import amiss, bound_again, imported, taken
 from rewriter.source import IMPORTS, Definition, Source
 
 if TYPE_CHECKING:
@@ -27,12 +28,14 @@ class Place(NamedTuple):
 
 def find(sites: Iterable[Site], source: Source) -> list[Place]:
     """Look for every site in a source without our marks; one or more places a site."""
+    sites = list(sites)
+    ours = imported(sites)
     cache: dict[str, list[Definition]] = {}
     places: list[Place] = []
     for site in sites:
         if site.within not in cache:
             cache[site.within] = source.definitions(site.within)
-        places += _find_site(site, source, cache[site.within])
+        places += _find_site(site, source, cache[site.within], ours)
     return _apart(places, source)
 
 
@@ -50,7 +53,9 @@ def _apart(places: list[Place], source: Source) -> list[Place]:
     return [lost.get((p.site.within, p.site.kind), p) for p in places] if lost else places
 
 
-def _find_site(site: Site, source: Source, definitions: list[Definition]) -> list[Place]:
+def _find_site(
+    site: Site, source: Source, definitions: list[Definition], ours: frozenset[str]
+) -> list[Place]:
     if site.one_of and not definitions:
         return []  # another of the group is where it is; the judge sees all files
     if len(definitions) != 1:
@@ -60,6 +65,7 @@ def _find_site(site: Site, source: Source, definitions: list[Definition]) -> lis
         matches = _matches(site, definition)
         if isinstance(matches, Place):
             return [matches]
+        _stands(site, definition, matches, ours)
         return [
             Place(site, State.READY, definition.line(m.node), tuple(edits_of(site, definition, m)))
             for m in matches
@@ -71,6 +77,27 @@ def _find_site(site: Site, source: Source, definitions: list[Definition]) -> lis
     except Upstream as upstream:
         line = definition.line(upstream.node) if upstream.node is not None else definition.first
         return [Place(site, State.UPSTREAM, line, (), str(upstream))]
+
+
+def _stands(site: Site, definition: Definition, matches: list[Match], ours: frozenset[str]) -> None:
+    """Refuse a place where what is found is not what runs, or where our code cannot run.
+
+    Raises:
+        Drift: the definition is bound again, or a name that our code uses means nothing there.
+    """
+    source = definition.source
+    if site.within == IMPORTS:
+        found = taken(source, ours)
+        if found is not None:
+            raise Drift(f"the name `{found.name}` is taken: line {found.line} binds it")
+        return
+    again = bound_again(source, site.within)
+    if again is not None:
+        raise Drift(f"line {again} binds it again: what runs is something else")
+    for match in matches:
+        reason = amiss(site, match, definition, ours)
+        if reason:
+            raise Drift(reason, match.node)
 
 
 def _matches(site: Site, definition: Definition) -> list[Match] | Place:

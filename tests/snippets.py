@@ -54,7 +54,7 @@ def check_refused(codemod: Codemod, raw: bytes, reason: str) -> engine.Examinati
     return found
 
 
-AFTER, BEFORE = Insert("_p.attach(x)"), Insert("_p.attach(x)", before=True)
+AFTER, BEFORE = Insert("_p.attach(1)"), Insert("_p.attach(1)", before=True)
 
 IMPORT = import_line("from a import b as _p")
 
@@ -64,5 +64,5 @@ TWO = made(
 TWO_BEFORE = b"import c\n\ndef f():\n    return g(a)\n\ndef h():\n    g()\n"
 TWO_AFTER = (
     b"import c\nfrom a import b as _p\n\ndef f():\n    return _p.q(g(a))\n\ndef h():\n    g()\n"
-    b"    _p.attach(x)\n"
+    b"    _p.attach(1)\n"
 )

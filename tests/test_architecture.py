@@ -21,7 +21,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("codemod", "probes", "serving", "plugins"),
     ("declared",),
     ("source", "targets", "config", "pins", "verdicts", "catalog"),
-    ("flow", "patterns", "rows", "walk", "witness", "transaction"),
+    ("flow", "names", "patterns", "rows", "walk", "witness", "transaction"),
     ("uses", "edits", "manifest", "leftovers", "bisect"),
     ("marks", "sites", "forgotten", "output", "carry"),
     ("engine",),

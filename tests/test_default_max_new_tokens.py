@@ -61,6 +61,9 @@ class ServerArgs:
 """
 SCHEDULING = b"""\
 class Scheduler:
+    def __init__(self, server_args):
+        self.server_args = server_args
+
     def init_req_max_new_tokens(self, req):
         most = req.sampling_params.max_new_tokens
         req.sampling_params.max_new_tokens = min(
@@ -106,9 +109,8 @@ def test_a_limit_that_the_request_names_wins(
 ) -> None:
     module: dict[str, Any] = {}
     exec(compile(patched(PLAIN)[SCHEDULER], SCHEDULER, "exec"), module)
-    scheduler = module["Scheduler"]()
+    scheduler = module["Scheduler"](SimpleNamespace(default_max_new_tokens=default))
     scheduler.max_req_len = 1000
-    scheduler.server_args = SimpleNamespace(default_max_new_tokens=default)
     req = SimpleNamespace(sampling_params=SimpleNamespace(max_new_tokens=asked))
     scheduler.init_req_max_new_tokens(req)
     assert req.sampling_params.max_new_tokens == expected

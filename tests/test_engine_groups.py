@@ -14,7 +14,7 @@ OTHER, THIRD = "sglang/srt/fields.py", "sglang/srt/always.py"
 CODEMOD = made(
     Site("A.<fields>", "field", "x: {t} = 1", Insert("y: int = 2"), one_of="field"),
     Site("B.<fields>", "field", "x: {t} = 1", Insert("y: int = 2"), file=OTHER, one_of="field"),
-    Site("f", "line", "g()", Insert("h()"), file=THIRD),
+    Site("f", "line", "g()", Insert("print()"), file=THIRD),
 )
 F = b"def f():\n    g()\n"
 A, B = b"class A:\n    x: int = 1\n", b"class B:\n    x: str = 1\n"
@@ -28,7 +28,7 @@ def test_one_is_found_wherever_it_is(files: dict[str, bytes]) -> None:
     before = {**files, THIRD: F}
     assert judge(CODEMOD, before.get, "1").state is State.READY
     after = {**before, **{c.path: c.after or b"" for c in changes([CODEMOD], before.get)}}
-    assert after[THIRD] == F + b"    h()\n"
+    assert after[THIRD] == F + b"    print()\n"
     assert sum(raw.count(b"    y: int = 2\n") for raw in after.values()) == 1
     assert NEITHER not in before.values() or NEITHER in after.values()
     assert judge(CODEMOD, after.get, "1").state is State.APPLIED

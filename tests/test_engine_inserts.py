@@ -20,51 +20,51 @@ INSERTS = {
     "after": (
         AFTER,
         b"def f():\n    g()\n    h()\n",
-        b"def f():\n    g()\n    _p.attach(x)\n    h()\n",
+        b"def f():\n    g()\n    _p.attach(1)\n    h()\n",
     ),
     "before": (
         BEFORE,
         b"def f():\n    g()\n    h()\n",
-        b"def f():\n    _p.attach(x)\n    g()\n    h()\n",
+        b"def f():\n    _p.attach(1)\n    g()\n    h()\n",
     ),
     "a comment behind": (
         AFTER,
         b"def f():\n    g()  # why\n\n\nx = 1\n",
-        b"def f():\n    g()  # why\n    _p.attach(x)\n\n\nx = 1\n",
+        b"def f():\n    g()  # why\n    _p.attach(1)\n\n\nx = 1\n",
     ),
     "tabs": (
         AFTER,
         b"def f():\n\tif 1:\n\t\tg()\n",
-        b"def f():\n\tif 1:\n\t\tg()\n\t\t_p.attach(x)\n",
+        b"def f():\n\tif 1:\n\t\tg()\n\t\t_p.attach(1)\n",
     ),
     "carriage returns": (
         AFTER,
         b"def f():\r\n  g()\r\n",
-        b"def f():\r\n  g()\r\n  _p.attach(x)\r\n",
+        b"def f():\r\n  g()\r\n  _p.attach(1)\r\n",
     ),
     "mixed newlines": (
         AFTER,
         b"x = 1\r\ndef f():\r\n    g()\n    h()\r\n",
-        b"x = 1\r\ndef f():\r\n    g()\n    _p.attach(x)\n    h()\r\n",
+        b"x = 1\r\ndef f():\r\n    g()\n    _p.attach(1)\n    h()\r\n",
     ),
     "over several lines": (
         AFTER,
         b"def f():\n    g(\n    )\n    h()\n",
-        b"def f():\n    g(\n    )\n    _p.attach(x)\n    h()\n",
+        b"def f():\n    g(\n    )\n    _p.attach(1)\n    h()\n",
     ),
-    "the last line": (AFTER, b"def f():\n    g()", b"def f():\n    g()\n    _p.attach(x)"),
-    "the last line, before": (BEFORE, b"def f():\n    g()", b"def f():\n    _p.attach(x)\n    g()"),
+    "the last line": (AFTER, b"def f():\n    g()", b"def f():\n    g()\n    _p.attach(1)"),
+    "the last line, before": (BEFORE, b"def f():\n    g()", b"def f():\n    _p.attach(1)\n    g()"),
     "the last line, carriage returns": (
         AFTER,
         b"def f():\r\n    g()",
-        b"def f():\r\n    g()\r\n    _p.attach(x)",
+        b"def f():\r\n    g()\r\n    _p.attach(1)",
     ),
     "several lines": (
-        Insert("if x:\n    y()"),
+        Insert("if __debug__:\n    print()"),
         b"def f():\r\n\tg()\r\n",
-        b"def f():\r\n\tg()\r\n\tif x:\r\n\t    y()\r\n",
+        b"def f():\r\n\tg()\r\n\tif __debug__:\r\n\t    print()\r\n",
     ),
-    "brackets": (AFTER, b"def f():\n    (g())\n", b"def f():\n    (g())\n    _p.attach(x)\n"),
+    "brackets": (AFTER, b"def f():\n    (g())\n", b"def f():\n    (g())\n    _p.attach(1)\n"),
 }
 
 

@@ -159,8 +159,8 @@ def test_all_sites_are_found_before_any_is_edited() -> None:
     [
         (b"from a import b as _p\n", b"", "import"),
         (b"_p.q(g(a))", b"g(a)", "call"),
-        (b"    _p.attach(x)\n", b"", "line"),
-        (b"    g()\n    _p.attach(x)\n", b"    k()\n    _p.attach(x)\n", "line"),
+        (b"    _p.attach(1)\n", b"", "line"),
+        (b"    g()\n    _p.attach(1)\n", b"    k()\n    _p.attach(1)\n", "line"),
         (b"_p.q(g(a))", b"_p.q(g(b))", "call"),
     ],
 )
@@ -179,11 +179,11 @@ def test_a_half_patched_file_is_partial_site_by_site(old: bytes, new: bytes, mis
 
 
 TAMPERED = {
-    "another argument": (b"_p.attach(x)", b"_p.attach(x) # ours", 9),
-    "moved": (b"    g()\n    _p.attach(x)\n", b"    _p.attach(x)\n    g()\n", 8),
+    "another argument": (b"_p.attach(1)", b"_p.attach(1) # ours", 9),
+    "moved": (b"    g()\n    _p.attach(1)\n", b"    _p.attach(1)\n    g()\n", 8),
     "a further argument": (b"_p.q(g(a))", b"_p.q(g(a), True)", 5),
-    "on a shared line": (b"    _p.attach(x)\n", b"    y = 1; _p.attach(x)\n", 9),
-    "under a condition": (b"    _p.attach(x)\n", b"    if y:\n        _p.attach(x)\n", 10),
+    "on a shared line": (b"    _p.attach(1)\n", b"    y = 1; _p.attach(1)\n", 9),
+    "under a condition": (b"    _p.attach(1)\n", b"    if y:\n        _p.attach(1)\n", 10),
 }
 
 
@@ -203,7 +203,7 @@ def test_edited_insertions_are_told_with_their_line(name: str) -> None:
 
 
 def test_an_insertion_that_stands_twice_is_partial() -> None:
-    raw = TWO_AFTER + b"    _p.attach(x)\n"
+    raw = TWO_AFTER + b"    _p.attach(1)\n"
     found = engine.examine(TWO, PATH, raw)
     assert found.state is State.PARTIAL
     assert "one of our insertions stands where none belongs" in found.reason

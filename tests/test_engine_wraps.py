@@ -154,9 +154,9 @@ LONG = "g(" + ", ".join(f"argument_{i}" for i in range(6)) + ")"
 )
 def test_a_long_wrap_is_laid_out_over_lines(indent: str, newline: str) -> None:
     deeper = indent + ("\t" if "\t" in indent else "    ")
-    before = f"def f():\n{indent}some_name = {LONG}.b\n"
+    before = f"def f(w, a):\n{indent}some_name = {LONG}.b\n"
     after = (
-        f"def f():\n{indent}some_name = _p.q(\n{deeper}w,\n{deeper}{LONG},\n{deeper}a.b,\n"
+        f"def f(w, a):\n{indent}some_name = _p.q(\n{deeper}w,\n{deeper}{LONG},\n{deeper}a.b,\n"
         f"{indent}).b\n"
     )
 

@@ -41,7 +41,7 @@ def test_every_site_with_its_place() -> None:
         "      g()                              │       line 7: ready",
         "      (1 time)                         │       g()",
         "      behind it:                       │",
-        "      _p.attach(x)                     │",
+        "      _p.attach(1)                     │",
     ]
 
 

@@ -245,6 +245,6 @@ def test_codemods_that_want_one_place_are_refused() -> None:
 
 
 def test_one_whose_replacement_takes_the_others_place_is_refused() -> None:
-    greedy = made(Site("f", "call", "g({x})", Replace("k({x})")), name="greedy")
+    greedy = made(Site("f", "call", "g({x})", Replace("len({x})")), name="greedy")
     with pytest.raises(ValueError, match=r"first: .* is drifted"):
         changes([greedy, FIRST], {PATH: SHARED}.get)
