@@ -9,8 +9,9 @@ A page is one session of a shell in a directory of its own (``docs_stage`` says 
 - ``console title="not run here"`` is left alone.
 - In ``console title="figures differ from run to run"`` numbers may be others.
 - A block of another language with ``title="PATH"`` is written to that file.
-- A comment ``<!-- provoked by: … -->`` holds commands that are run and not shown; they print the
-  message that stands quoted behind it.
+- A comment ``<!-- beforehand: … -->`` holds commands that are run and not shown.
+- One ``<!-- provoked by: … -->`` holds such that print the messages that stand quoted in the
+  paragraph behind it; behind ``<!-- provoked in FILE -->`` a test of that file asserts them.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ IGNORED = 'title="not run here"'
 
 _PART = re.compile(
     r"^```(?P<language>\w+)(?P<title>[^\n]*)\n(?P<body>.*?)^```$"
-    r"|^<!-- provoked by:\n(?P<hidden>.*?)^-->$",
+    r"|^<!-- (?P<why>beforehand|provoked by):\n(?P<hidden>.*?)^-->$",
     re.MULTILINE | re.DOTALL,
 )
 _COMMAND = re.compile(r"^\$ (?:[^\n]*\\\n)*[^\n]*\n", re.MULTILINE)
 _TERM = re.compile(r"\s*(.*?)(?=\n:|\n\n|\Z)", re.DOTALL)
+_QUOTED = re.compile(r"``.+?``|`[^`]+`")
 _END = re.compile("\x1e(\\d+)\n")
 
 
@@ -58,6 +60,14 @@ class Message(NamedTuple):
         """Tell whether it was printed; an ellipsis stands for anything, white space for any."""
         parts = [r"\s+".join(map(re.escape, part.split())) for part in self.quoted.split("…")]
         return re.search(r"[\s\S]*?".join(parts), self.printed) is not None
+
+
+def elsewhere(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the messages that a page quotes and a test provokes, with the test's file."""
+    for found in re.finditer(r"^<!-- provoked in (\S+) -->$", text, re.MULTILINE):
+        term = _TERM.match(text, found.end())
+        for quoted in _QUOTED.findall(term[1]) if term else []:
+            yield quoted.strip("`"), found[1]
 
 
 def pages() -> list[Path]:
@@ -92,11 +102,10 @@ def run(text: str, stage: Stage) -> tuple[str, list[Message]]:
             return part[0]
         told = [(command, next(printed)) for command in _commands(part)]
         if part["hidden"] is not None:
-            term = _TERM.match(text, part.end())
+            term = _TERM.match(text, part.end()) if part["why"] != "beforehand" else None
             output = "".join(p.text for _, p in told)
-            messages.extend(
-                Message(q, output) for q in re.findall("`(.+?)`", term[1] if term else "")
-            )
+            quoted = _QUOTED.findall(term[1]) if term else []
+            messages.extend(Message(q.strip("`"), output) for q in quoted)
             return part[0]
         body = "".join(f"{command}{p.text}{_code(p.code)}" for command, p in told)
         if settled(body, part["title"]) == settled(part["body"], part["title"]):

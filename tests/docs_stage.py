@@ -79,7 +79,7 @@ def staged(place: Path, commands: Sequence[str], wheel: Path, cache: Path) -> It
     if "site-packages" in words:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(place / "site-packages")
-    names = {HOME: str(place)}
+    names = {HOME: str(place), "python3.11": f"python3.{sys.version_info[1]}"}
     with ExitStack() as stack:
         if SERVER in words:
             behaviour = fake_sglang_server.Behaviour(first=0.004, gap=0.001)
@@ -106,7 +106,7 @@ _PARTS: Mapping[str, Callable[[Path], object]] = {
 
 
 def _environment(place: Path, cache: Path) -> dict[str, str]:
-    python = _virtual_environment(place / "venv")
+    python = _virtual_environment(place / ".venv")
     kept = {
         name: value for name, value in os.environ.items()
         if not name.startswith(("PYTHON", "PYTEST", "REWRITER", "COV_"))
@@ -138,7 +138,7 @@ def _cache(place: Path, wheels: Path) -> Path:
 
 def _virtual_environment(place: Path) -> Path:
     """Make one by hand, which takes no time, with all that the running one has in it."""
-    packages = place / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    packages = place / "lib" / f"python3.{sys.version_info[1]}/site-packages"
     packages.mkdir(parents=True)
     known = "; ".join(f"site.addsitedir({folder!r})" for folder in site.getsitepackages())
     (packages / "running.pth").write_text(f"import site; {known}\n", encoding="utf-8")

@@ -49,6 +49,17 @@ def test_what_a_page_shows_is_printed(
     assert [message for message in messages if not message.is_real()] == []
 
 
+def test_every_quoted_message_is_provoked() -> None:
+    """By a command in front of it, or by a test that asserts its words."""
+    text = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    terms = re.findall(r"(\S+\n)\n(`.*)\n:   ", text)
+    assert len(terms) >= 20
+    assert [term for before, term in terms if before != "-->\n"] == []
+    for message, file in console_blocks.elsewhere(text):
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert [p for p in message.split("…") if p.strip() not in source] == [], message
+
+
 def test_every_command_has_its_place() -> None:
     text = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
     told = re.findall(r"^### (\w+)$", text, re.MULTILINE)
