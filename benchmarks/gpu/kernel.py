@@ -1,12 +1,15 @@
 """The companion's kernels on this GPU: right bit for bit, and timed against copy bandwidth.
 
-    python benchmarks/gpu/kernel.py [--mla]
+    python benchmarks/gpu/kernel.py [--mla] [--only pages] [--tune]
 
 Kernel time from the profiler, the median. Rows are random (the worst case) or neighbours; before
 each run the L2 cache is filled by a read (``clean``) or by a write, whose dirty lines the timed
 kernel then has to make room for (``dirty``, as triton.testing does). A row of 576 counts 576 bytes
 read and 1,152 written. ``--mla`` also times FlashInfer's MLA over rows in place and over rows
 moved together, the two forms that a CUDA graph could use, and its native FP8 MLA where it has one.
+
+The pages kernel gets random pages in a slice of a wider table, garbage behind every length.
+``--tune`` times it over launch shapes, with and without programmatic dependent launches.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from itertools import product
 from statistics import median
+from types import SimpleNamespace
 
 import torch
 
@@ -22,6 +27,12 @@ from codemods.runtime import kv_gather
 
 POOL, WIDTH = 495_553, 576
 SIZES = (512, 8_192, 65_536, 262_144)
+PAGED_POOL = 495_616  # whole pages of 64
+MIXED = tuple(1 + (37 * i * i * i) % 9_973 for i in range(64))
+BATCHES = {
+    "1 x 512": (512,), "1 x 8192": (8_192,), "1 x 65536": (65_536,), "8 x 8192": (8_192,) * 8,
+    "1 x 262144": (262_144,), "64 mixed": MIXED,
+}  # fmt: skip
 
 
 def kernel_us(
@@ -116,6 +127,74 @@ def converting(bandwidth: float) -> None:
                 )
 
 
+def paged_batch(lengths: tuple[int, ...], size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return page table and lengths on the GPU: every page once, in random order."""
+    used = [-(-length // size) for length in lengths]
+    pages = torch.randperm(PAGED_POOL // size, device="cuda").to(torch.int32)
+    wide = torch.full((len(used), 300_000), 2**31 - 1, dtype=torch.int32, device="cuda")
+    for row, part in zip(wide, pages[: sum(used)].split(used), strict=True):
+        row[: len(part)] = part
+    return wide[:, : max(used)], torch.tensor(lengths, dtype=torch.int32, device="cuda")
+
+
+def paged_pool() -> torch.Tensor:
+    """Return a pool of random keys whose rows make whole pages."""
+    pool = torch.empty(PAGED_POOL, 1, WIDTH, dtype=torch.float8_e4m3fn, device="cuda")
+    for part in pool.split(65_536):
+        part.copy_(torch.randn(part.shape, device="cuda", dtype=torch.bfloat16))
+    return pool
+
+
+def paging(bandwidth: float) -> None:
+    """Check and time the pages kernel over batches and page sizes."""
+    pool = paged_pool()
+    whole = pool.to(torch.bfloat16)
+    cast = kernel_us(lambda: pool.to(torch.bfloat16), "direct_copy_kernel", times=6)
+    print(f"torch's cast of the whole pool: {cast:.0f} us")
+    print(f"{'batch':<11} {'page':>4} {'rows':>8} {'L2':<6} {'us':>8} {'of copy':>8}  right")
+    for (name, lengths), size in product(BATCHES.items(), (1, 64)):
+        table, count = paged_batch(lengths, size)
+        backend = SimpleNamespace(page_size=size)
+
+        def once(backend=backend, table=table, count=count) -> torch.Tensor:  # type: ignore[no-untyped-def]
+            return kv_gather.pages(backend, pool, table, count, torch.bfloat16)
+
+        listed = kv_gather._pages_in_use(table, count, size)
+        rows = (listed[:, None] * size + torch.arange(size, device="cuda")).flatten()
+        right = torch.equal(once()[rows], whole[rows])
+        for clean in (True, False):
+            us = kernel_us(once, "_convert_pages_kernel", clean=clean)
+            share = 3 * WIDTH * len(rows) / us / 1e3 / bandwidth
+            cache = "clean" if clean else "dirty"
+            print(
+                f"{name:<11} {size:>4} {len(rows):>8} {cache:<6} {us:>8.2f} {share:>8.0%}  {right}"
+            )
+
+
+def tuning() -> None:
+    """Time the pages kernel over launch shapes: us with a clean L2 cache, one batch a column."""
+    pool = paged_pool()
+    device = kv_gather._device
+    batches = {(n, s): paged_batch(lengths, s) for n, lengths in BATCHES.items() for s in (1, 64)}
+    print("PDL  programs chunks grain  " + "  ".join(f"{n}/{s}" for n, s in batches))
+    pdl_there = device(pool.get_device())[2]
+    for pdl, programs, chunks, grain in product(
+        (True, False) if pdl_there else (False,), (4, 8, 16), (128, 256, 512), (32, 64, 256)
+    ):
+        processors, native, _ = device(pool.get_device())
+        kv_gather._device = lambda index, found=(processors, native, pdl): found  # type: ignore[misc,assignment]
+        kv_gather._PROGRAMS_PER_SM, kv_gather._CHUNKS, kv_gather._GRAIN = programs, chunks, grain
+        times = []
+        for (name, size), (table, count) in batches.items():
+            backend = SimpleNamespace(page_size=size)
+            us = kernel_us(
+                lambda b=backend, t=table, c=count: kv_gather.pages(b, pool, t, c, torch.bfloat16),  # type: ignore[misc]
+                "_convert_pages_kernel",
+            )
+            times.append(f"{us:>{len(name) + len(str(size)) + 1}.2f}")
+        print(f"{pdl!s:<5}{programs:>8} {chunks:>6} {grain:>5}  " + "  ".join(times), flush=True)
+
+
 def attention() -> None:
     """Time MLA over BF16 rows in place and moved together, and FlashInfer's own FP8 MLA.
 
@@ -185,13 +264,20 @@ def attention() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mla", action="store_true")
+    parser.add_argument("--only", choices=("rows", "pages"))
+    parser.add_argument("--tune", action="store_true")
     asked = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("needs a GPU")
     bandwidth = copy_gb_s()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, copy {bandwidth:.0f} GB/s")
     narrowing()
-    converting(bandwidth)
+    if asked.only != "pages":
+        converting(bandwidth)
+    if asked.only != "rows":
+        paging(bandwidth)
+    if asked.tune:
+        tuning()
     if asked.mla:
         attention()
 
