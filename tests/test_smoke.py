@@ -38,6 +38,22 @@ def test_servers_are_started_asked_and_ended(tmp_path: Path) -> None:
     assert running.process.poll() is not None
 
 
+@pytest.mark.parametrize(
+    ("attention", "flag", "others"),
+    [
+        ("flashinfer", "--flashinfer-mla-disable-ragged", "--disable-chunked-prefix-cache"),
+        ("fa3", "--disable-chunked-prefix-cache", "--flashinfer-mla-disable-ragged"),
+    ],
+)
+def test_each_backend_is_served_with_a_prefill_that_reads_the_pool(
+    tmp_path: Path, attention: str, flag: str, others: str
+) -> None:
+    line = serving(tmp_path, attention=attention).arguments(30000)
+    assert line[line.index("--attention-backend") + 1] == attention
+    assert flag in line
+    assert others not in line
+
+
 def test_a_server_that_ends_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
     running = server.start(serving(tmp_path, flags=("--fail", "no such model")), tmp_path / "logs")
     with pytest.raises(TargetError, match="no such model"):

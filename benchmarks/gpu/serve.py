@@ -1,9 +1,11 @@
 """Time one stream of a served GLM-5 on a GPU: unpatched, patched, and with BF16 keys.
 
     python benchmarks/gpu/serve.py --patched DIR --out DIR [--layers 78] [--prompts 15 8000]
+        [--attention-backend fa3] [--page-size 64]
 
-DIR is what ``rewriter apply --output DIR --full`` wrote for the installed sglang. Weights are
-dummies: the time does not depend on them. Prints a table and writes ``serve.json``.
+DIR is what ``rewriter apply --output DIR --full`` wrote for the installed sglang, with the codemod
+that goes with the backend: ``mla_kv_gather``, or ``fa3_kv_gather`` for fa3. Weights are dummies:
+the time does not depend on them. Prints a table and writes ``serve.json``.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pathlib import Path
 
 from rewriter.probes.serve import profile, scenarios
 from rewriter.probes.serve.model import Shape, write
-from rewriter.probes.serve.server import Running, Serving, start, stop, wait
+from rewriter.probes.serve.server import ATTENTION, Running, Serving, start, stop, wait
 
 KINDS = ("unpatched", "patched", "bf16")
 
@@ -31,6 +33,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--attention-backend", choices=ATTENTION, default="flashinfer")
+    parser.add_argument("--page-size", type=int, default=1)
     parser.add_argument("--eager", action="store_true", help="without CUDA graphs")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -38,7 +42,8 @@ def main() -> None:
     write(model, Shape(layers=asked.layers), weights=False)
     base = Serving(
         "unpatched", model, dummy=True, pool=asked.pool, graphs=not asked.eager,
-        flags=("--mem-fraction-static", "0.9"),
+        attention=asked.attention_backend,
+        flags=("--mem-fraction-static", "0.9", "--page-size", str(asked.page_size)),
     )  # fmt: skip
     servings = {
         "unpatched": base,

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from rewriter.session import Session
 
 
+_CODEMODS = {"fa3": ["fa3_kv_gather"]}
+"""What is patched where none is named, if not what the configuration says."""
+
+
 @with_target
 def run(
     options: TargetOptions,
@@ -28,6 +32,10 @@ def run(
     layers: Annotated[int, typer.Option("--layers", min=2, help="Of the reduced model.")] = 8,
     pool: Annotated[int, typer.Option("--pool", min=20000, help="Tokens of the pool.")] = 495_552,
     gpus: Annotated[int, typer.Option("--gpus", min=1, help="Tensor-parallel size.")] = 1,
+    attention: Annotated[
+        str,
+        typer.Option("--attention-backend", help="flashinfer or fa3; the latter: fa3_kv_gather."),
+    ] = "flashinfer",
     work: Annotated[
         Path | None, typer.Option("--work", help="Keep model, logs and traces.", metavar="DIR")
     ] = None,
@@ -42,23 +50,28 @@ def run(
     The installed sglang is not touched: the patched one is a copy beside it.
     """
     from rewriter.probes.serve import smoke
+    from rewriter.probes.serve.server import ATTENTION
     from rewriter.session import opened
 
     chosen = tuple(dict.fromkeys(modes.split(",")))
     unknown = [mode for mode in chosen if mode not in smoke.MODES]
     if unknown:
         raise UsageError(f"--modes: {unknown[0]!r} is none of {', '.join(smoke.MODES)}")
+    if attention not in ATTENTION:
+        raise UsageError(f"--attention-backend: {attention!r} is none of {', '.join(ATTENTION)}")
     python = str(options.python) if options.python is not None else sys.executable
     found = gpus_of(python)
     if found < gpus:
         raise TargetError(f"{python} sees {found} GPU(s), and the smoke test needs {gpus}")
-    session = opened(options.resolve(), codemods, force_version)
+    names = codemods or _CODEMODS.get(attention)
+    session = opened(options.resolve(), names, force_version)
     with tempfile.TemporaryDirectory(prefix="rewriter-smoke-") as temporary:
         place = work or Path(temporary)
         patched = patched_copy(session, place / "patched")
         report = smoke.run(
             patched, place, python=python, modes=chosen, layers=layers, pool=pool, gpus=gpus,
-            flags=tuple(flag or ()), say=lambda line: typer.echo(line, err=True),
+            attention=attention, flags=tuple(flag or ()),
+            say=lambda line: typer.echo(line, err=True),
         )  # fmt: skip
     code = 0 if report.fine else 1
     from rewriter.report.smoke import as_json as report_json

@@ -16,6 +16,16 @@ from pathlib import Path
 from rewriter.errors import TargetError
 from rewriter.probes.load.client import LoadError, wait_ready
 
+ATTENTION = {
+    "flashinfer": ("--flashinfer-mla-disable-ragged",),
+    "fa3": ("--disable-chunked-prefix-cache",),
+}
+"""Attention backends, each with the flag that makes its prefill read the pool.
+
+FlashInfer's ragged prefill would not, and its kernel takes half an hour to build where none is
+shipped; fa3 would convert a prefix to keys of all heads, chunk by chunk.
+"""
+
 
 @dataclass(frozen=True)
 class Serving:
@@ -26,6 +36,7 @@ class Serving:
         model: the model's folder.
         package: a directory that goes in front of PYTHONPATH, or None for what is installed.
         graphs: whether CUDA graphs are on.
+        attention: one of ATTENTION.
         kv_dtype: ``fp8_e4m3``, or ``auto`` for the model's own.
         pool: tokens of the KV pool.
         draft: speculative decoding by the model's own next-token layer.
@@ -38,6 +49,7 @@ class Serving:
     model: Path
     package: Path | None = None
     graphs: bool = True
+    attention: str = "flashinfer"
     kv_dtype: str = "fp8_e4m3"
     pool: int = 495_552
     draft: bool = False
@@ -46,18 +58,15 @@ class Serving:
     flags: tuple[str, ...] = ()
 
     def arguments(self, port: int) -> list[str]:
-        """Return the command line of ``sglang.launch_server``.
-
-        Ragged prefill is off: its kernel takes half an hour to build where none is shipped, and
-        without it prefill reads the pool too, which is what is to be tested.
-        """
+        """Return the command line of ``sglang.launch_server``."""
         found = [
             "--model-path", str(self.model), "--host", "127.0.0.1", "--port", str(port),
-            "--attention-backend", "flashinfer", "--kv-cache-dtype", self.kv_dtype,
+            "--attention-backend", self.attention, *ATTENTION[self.attention],
+            "--kv-cache-dtype", self.kv_dtype,
             "--page-size", "1", "--max-total-tokens", str(self.pool),
             "--max-running-requests", "8", "--context-length", "131072",
             "--dtype", "bfloat16", "--chunked-prefill-size", "1024",
-            "--flashinfer-mla-disable-ragged", "--disable-piecewise-cuda-graph",
+            "--disable-piecewise-cuda-graph",
             "--sampling-backend", "pytorch", "--grammar-backend", "none",
             "--skip-server-warmup", "--disable-flashinfer-autotune", "--tp-size", str(self.gpus),
         ]  # fmt: skip

@@ -88,6 +88,7 @@ def run(
     layers: int = 8,
     pool: int = 495_552,
     gpus: int = 1,
+    attention: str = "flashinfer",
     flags: tuple[str, ...] = (),
     say: Say = lambda line: None,
 ) -> Report:
@@ -100,6 +101,7 @@ def run(
         patched: a directory with the patched package, for PYTHONPATH.
         work: where the model, logs and traces go.
         python: the interpreter that has sglang.
+        attention: the servers' attention backend, one that the codemods are about.
 
     Raises:
         TargetError: a server did not come up.
@@ -110,18 +112,14 @@ def run(
     if not (model / "model.safetensors.index.json").exists():
         say(f"writing a model of {layers} layers with seeded random weights")
         write(model, shape, weights=True)
-    servings = [_serving(mode, model, pool, gpus, flags) for mode in modes]
+    base = Serving("", model, pool=pool, gpus=gpus, attention=attention, flags=flags)
+    servings = [
+        replace(base, name=mode, graphs=mode != "eager", draft=mode == "draft") for mode in modes
+    ]
     before = _observe(servings, work, python, "unpatched", say)
     after = _observe([replace(s, package=patched) for s in servings], work, python, "patched", say)
     rows = [row for mode in before for row in compare(mode, before[mode], after[mode])]
     return Report(pool, tuple(rows), before, after)
-
-
-def _serving(mode: str, model: Path, pool: int, gpus: int, flags: tuple[str, ...]) -> Serving:
-    return Serving(
-        mode, model, graphs=mode != "eager", draft=mode == "draft", pool=pool, gpus=gpus,
-        flags=flags,
-    )  # fmt: skip
 
 
 def _observe(
