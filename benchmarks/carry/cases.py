@@ -1,4 +1,7 @@
-"""Cases out of a repository of patch sets: a patch for release A and its own port to B."""
+"""Cases out of a repository of patch sets: a patch for release A and its own port to B.
+
+``ports.py`` has those out of a repository's own history.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rewriter.errors import TargetError
-from rewriter.targets import resolve
+from rewriter.targets import Target, resolve
 
 SETS = "examples/custom_workflows/inference_analysis/sglang_roofline_patches/"
 _VERSION = re.compile(r"sglang_(\d+)_(\d+)_(\d+)/([^/]+)\.patch$")
@@ -22,6 +25,7 @@ class Case:
     """One file that both sets patch and that changed between the releases.
 
     Attributes:
+        older, newer: what the user calls A and B: releases, or commits of ``clone``.
         file: relative to the package's parent.
         patch: the maintainers' patch for A; it touches this file alone.
         a, b: the file's bytes in the two releases.
@@ -38,6 +42,13 @@ class Case:
     patched: bytes
     truth: bytes
     same: bool
+    clone: Path | None = None
+
+    def ends(self) -> tuple[Target, Target]:
+        """Return A and B."""
+        if self.clone is None:
+            return resolve(release=self.older), resolve(release=self.newer)
+        return resolve(repo=self.clone, rev=self.older), resolve(repo=self.clone, rev=self.newer)
 
     @property
     def name(self) -> str:
@@ -66,22 +77,23 @@ def _case(
     patched, truth = git_apply(path, a, one), git_apply(path, b, two)
     if patched is None or truth is None:
         return None
-    same = sorted(_changed(one)) == sorted(_changed(two))
+    same = sorted(changed_lines(one)) == sorted(changed_lines(two))
     return Case(*names, path, one, a, b, patched, truth, same)
 
 
-def _changed(patch: bytes) -> list[bytes]:
+def changed_lines(patch: bytes) -> list[bytes]:
+    """Return the lines that a diff adds or removes, with their signs."""
     lines = [x for x in patch.splitlines() if x[:1] in (b"+", b"-")]
     return [x for x in lines if x[:4] not in (b"+++ ", b"--- ")]
 
 
 def _sets(clone: Path) -> dict[tuple[int, ...], dict[str, bytes]]:
     found: dict[tuple[int, ...], dict[str, bytes]] = {}
-    listed = _git(clone, "ls-tree", "-r", "--name-only", "HEAD", SETS).decode().splitlines()
+    listed = git(clone, "ls-tree", "-r", "--name-only", "HEAD", SETS).decode().splitlines()
     for name in listed:
         if match := _VERSION.search(name):
             version = tuple(map(int, match.groups()[:3]))
-            raw = _git(clone, "cat-file", "blob", f"HEAD:{name}")
+            raw = git(clone, "cat-file", "blob", f"HEAD:{name}")
             target = re.search(rb"^\+\+\+ b/(?:python/)?(\S+)", raw, re.MULTILINE)
             if target is None:
                 raise TargetError(f"{name}: names no file")
@@ -126,7 +138,8 @@ def merge_file(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
         return done.stdout if done.returncode == 0 else None
 
 
-def _git(clone: Path, *arguments: str) -> bytes:
+def git(clone: Path, *arguments: str) -> bytes:
+    """Return what git says."""
     return subprocess.run(
         ["git", "-C", str(clone), *arguments], check=True, capture_output=True
     ).stdout

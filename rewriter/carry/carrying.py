@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rewriter.carry import checks, patched, paths, single
 from rewriter.carry.applying import Applied, Placed
+from rewriter.carry.package import Package
 from rewriter.carry.steps import Fate, Step
 from rewriter.edits import TextEdit, splice
 from rewriter.errors import SourceError, ToolBug, UsageError
@@ -238,26 +239,29 @@ def _dropped(file: _File) -> set[int]:
 
 def _check(files: Sequence[_File], sources: single.Sources) -> None:
     """Turn what would not be sound into conflicts."""
-    for file in files:
-        onto = {path for path, _, _ in file.outcome.edits} | {p for p, _, _ in file.outcome.whole}
-        for path in sorted(onto):
-            try:
-                made = _texts([file], sources, partial=True).get(path)
-            except ToolBug:
-                made = None
-                lines = (1, max(1, len(file.applied.lines)))
-                reason = "two changes of the patch come to the same place"
-                file.outcome.steps.append(Step(Fate.CONFLICT, lines, lines, reason=reason))
-                file.outcome.edits = []
-                file.hunks = _assigned(file.applied, file.outcome)
-            if made is None or not path.endswith(".py"):
-                continue
-            theirs = sources.newer.read(path)
-            step = checks.problem(path, file.applied, theirs, made, sources)
-            if step is None:
-                continue
-            file.outcome.steps.append(step)
-            file.hunks = _assigned(file.applied, file.outcome)
+    made = [_made(file, sources) for file in files]
+    patched = {file.applied.path: file.applied.after for file in files}
+    results = {path: raw for each in made for path, raw in each.items()}
+    sides = checks.Sides(Package(sources.older, patched), Package(sources.newer, results))
+    for file, texts in zip(files, made, strict=True):
+        for path, raw in sorted(texts.items()):
+            if raw is not None and path.endswith(".py"):
+                theirs = sources.newer.read(path)
+                found = checks.problems(path, file.applied, theirs, raw, sides)
+                file.outcome.steps.extend(found)
+        file.hunks = _assigned(file.applied, file.outcome)
+
+
+def _made(file: _File, sources: single.Sources) -> dict[str, bytes | None]:
+    """Return what a file's changes come to, alone."""
+    try:
+        return _texts([file], sources, partial=True)
+    except ToolBug:
+        lines = (1, max(1, len(file.applied.lines)))
+        reason = "two changes of the patch come to the same place"
+        file.outcome.steps.append(Step(Fate.CONFLICT, lines, lines, reason=reason))
+        file.outcome.edits = []
+        return {}
 
 
 __all__ = ["Carried", "HunkResult", "UsageError", "carry"]

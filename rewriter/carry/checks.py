@@ -1,51 +1,71 @@
-"""What is demanded of a result: it compiles, it misses no name, it leaves the rest alone."""
+"""What is demanded of a result: it compiles, and what the patch uses is there and still fits."""
 
 from __future__ import annotations
 
-import ast
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
-from rewriter.carry import names
+from rewriter.carry import bindings, contracts, names, vanished
 from rewriter.carry.applying import Applied
+from rewriter.carry.contracts import Fault, Key
+from rewriter.carry.package import Package
 from rewriter.carry.sequences import changes
 from rewriter.carry.steps import Fate, Step
 from rewriter.errors import SourceError
 from rewriter.source import Source
 
-if TYPE_CHECKING:
-    from rewriter.carry.single import Sources
+
+@dataclass(frozen=True)
+class Sides:
+    """The patch's release and the other one, each with the whole patch in it."""
+
+    ours: Package
+    made: Package
+
+    @cached_property
+    def own(self) -> set[str]:
+        """What the patch itself defines, in any of its files."""
+        found: set[str] = set()
+        for path, raw in self.ours.patched.items():
+            module = self.ours.at(path) if raw is not None and path.endswith(".py") else None
+            if module is not None:
+                before = _text(path, self.ours.tree.read(path) or b"") or ""
+                lines = fresh(before, Source(path, raw or b"").text)
+                found.update(vanished.defined(module, lines))
+        return found
 
 
-def problem(
-    path: str, applied: Applied, theirs: bytes | None, made: bytes, sources: Sources
-) -> Step | None:
-    """Return a conflict where the result is not sound, told at the line that shows it."""
-    del sources
+def fresh(before: str, after: str) -> frozenset[int]:
+    """Return the lines of a text that another one has not, 1-based."""
+    found = changes(before.splitlines(), after.splitlines())
+    return frozenset(n + 1 for change in found for n in range(change.left, change.right))
+
+
+def problems(
+    path: str, applied: Applied, theirs: bytes | None, made: bytes, sides: Sides
+) -> Iterator[Step]:
+    """Yield a conflict for each thing that makes a result unsound, at the line that shows it."""
     try:
         tree = Source(path, made).tree
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compile(tree, path, "exec")
     except (SourceError, SyntaxError) as error:
-        if theirs is None or applied.before is None:
-            return None  # a new file is as the patch has it
-        return Step(Fate.CONFLICT, (1, 0), (1, 1), reason=f"the result does not compile: {error}")
-    if applied.before is None or applied.after is None or theirs is None:
-        return None
-    texts = [_text(path, raw) for raw in (applied.before, applied.after, theirs, made)]
+        if theirs is not None and applied.before is not None:  # a new file is as the patch has it
+            reason = f"the result does not compile: {error}"
+            yield Step(Fate.CONFLICT, (1, 0), (1, 1), reason=reason)
+        return
+    if theirs is None or applied.after is None:
+        return
+    texts = [_text(path, raw) for raw in (applied.before or b"", applied.after, theirs, made)]
     if None in texts:
-        return None
+        return
     base, ours, old, new = (text or "" for text in texts)
-    missing = names.unresolved(new, path) - names.unresolved(old, path)
-    missing -= names.unresolved(ours, path)
-    if missing:
-        return _unbound(base, ours, min(missing))
-    lost = _lost(base, ours, old, new)
-    if lost:
-        reason = f"the patch uses `self.{lost}`, which upstream has not in this file any more"
-        return _told(ours, base, lost, reason)
-    return None
+    if missing := _unbound(path, (base, ours, old, new)):
+        yield missing
+    yield from _faults(applied.path, path, (base, ours, old, new), sides)
 
 
 def _text(path: str, raw: bytes) -> str | None:
@@ -57,42 +77,59 @@ def _text(path: str, raw: bytes) -> str | None:
     return source.text
 
 
-def _lost(base: str, ours: str, old: str, new: str) -> str | None:
-    """Return an attribute of ``self`` that was there, that the patch uses, and that is gone.
+def _faults(
+    here: str, there: str, texts: tuple[str, str, str, str], sides: Sides
+) -> Iterator[Step]:
+    """Yield what is wrong in the other release and was not in the patch's own."""
+    base, ours, old, new = texts
+    one, two = sides.ours.at(here), sides.made.at(there)
+    if one is None or two is None:
+        return
+    before, after = fresh(base, ours), fresh(old, new)
+    found: list[Fault] = []
+    for kind in (contracts.faults, bindings.faults):
+        wrong: dict[Key, Fault] = kind(two, after, sides.made)
+        known = kind(one, before, sides.ours) if wrong else {}
+        found += [fault for key, fault in wrong.items() if key not in known]
+    given = (contracts.demands(one, before, sides.ours), contracts.demands(two, after, sides.made))
+    found += contracts.shifted(*given)
+    trees = sides.ours.tree, sides.made.tree
+    found += vanished.faults(two, after, old.encode(), trees, sides.own)
+    for fault in found:
+        line = _line(ours, new, before, fault.line)
+        yield Step(Fate.CONFLICT, (1, 0), (line, line), "", fault.line, fault.reason)
 
-    Only where the patch reads it and no line of upstream's file, nor the patch itself, names it.
-    """
-    trees = [ast.parse(text) for text in (base, ours, old, new)]
-    before, patched, there, result = (names.attributes(tree) for tree in trees)
-    fresh = (result - there) & before & patched
-    bound = {
-        node.attr
-        for node in ast.walk(trees[3])
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    }
-    gone = sorted(name for name in fresh - bound if f".{name}" not in old)
-    return gone[0] if gone else None
+
+def _line(ours: str, new: str, before: frozenset[int], line: int) -> int:
+    """Return the patched file's own line that a line of the result comes from."""
+    here, there = ours.splitlines(), new.splitlines()
+    wanted = there[line - 1].strip()
+    same = [n for n in sorted(before) if here[n - 1].strip() == wanted]
+    return same[0] if same else min(before, key=lambda n: abs(n - line), default=1)
 
 
-def _unbound(base: str, ours: str, name: str) -> Step:
+def _unbound(path: str, texts: tuple[str, str, str, str]) -> Step | None:
     """Tell a name that nothing binds: the patch uses it, or takes away what upstream uses."""
-    changed = changes(base.splitlines(), ours.splitlines())
-    lines = ours.splitlines()
+    base, ours, old, new = texts
+    missing = names.unresolved(new, path) - names.unresolved(old, path)
+    missing -= names.unresolved(ours, path)
+    if not missing:
+        return None
+    name = min(missing)
+    before, after = base.splitlines(), ours.splitlines()
+    changed = changes(before, after)
     for change in changed:
-        if any(name in line for line in lines[change.left : change.right]):
-            return _told(ours, base, name, f"the patch uses `{name}`, which nothing binds there")
+        if any(name in line for line in after[change.left : change.right]):
+            reason = f"the patch uses `{name}`, which nothing binds there"
+            line = next(n for n in sorted(fresh(base, ours)) if name in after[n - 1])
+            return Step(Fate.CONFLICT, (1, 0), (line, line), reason=reason)
     for change in changed:
-        if any(name in line for line in base.splitlines()[change.start : change.end]):
+        if any(name in line for line in before[change.start : change.end]):
             at = (change.left + 1, max(change.left + 1, change.right))
-            old = (change.start + 1, change.end)
+            lines = (change.start + 1, change.end)
             reason = f"the patch takes away `{name}`, which upstream still uses"
-            return Step(Fate.CONFLICT, old, at, reason=reason)
+            return Step(Fate.CONFLICT, lines, at, reason=reason)
     reason = f"`{name}` would be bound nowhere in the result"
     return Step(Fate.CONFLICT, (1, 0), (1, 1), reason=reason)
 
 
-def _told(ours: str, base: str, name: str, reason: str) -> Step:
-    """Return a conflict at the first line of the patch that has the name and is new."""
-    old = set(base.splitlines())
-    line = next((n for n, x in enumerate(ours.splitlines(), 1) if name in x and x not in old), 1)
-    return Step(Fate.CONFLICT, (1, 0), (line, line), reason=reason)
