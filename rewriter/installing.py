@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter import catalog
 from rewriter.codemod import Codemod
-from rewriter.errors import Interrupted, RefusedError
+from rewriter.errors import Interrupted, RefusedError, RewriterError
 from rewriter.forgotten import Forgotten
 from rewriter.leftovers import Leftover, leftovers
 from rewriter.model import State, Verdict
@@ -16,6 +16,9 @@ from rewriter.session import Session, in_order
 from rewriter.states import MARKED, Standing, Survey
 from rewriter.targets.overlay import START, Overlay
 from rewriter.transition import Planner, Transition
+
+if TYPE_CHECKING:
+    from rewriter.targets import Target
 
 
 class Sorted(NamedTuple):
@@ -72,7 +75,7 @@ def install(
         raise RefusedError(refusal(found.rest))
     if not found.todo:
         return Installed(found, None, None if dry_run else survey)
-    with steady(session):
+    with steady(session.target):
         transition = plan(session, survey, found, accept_unproven=accept_unproven)
     if dry_run:
         return Installed(found, transition, None)
@@ -80,17 +83,17 @@ def install(
 
 
 @contextmanager
-def steady(session: Session) -> Iterator[None]:
-    """Tell a file that vanishes while a change is planned: an installer is at work.
+def steady(target: Target) -> Iterator[None]:
+    """Tell what cannot be read while a change is planned: an installer may be at work.
 
     Raises:
-        RefusedError: one did.
+        RefusedError: something could not.
     """
     try:
         yield
     except OSError as error:
         raise RefusedError(
-            f"{error.filename or session.target.location}: {error.strerror or error}, while the "
+            f"{error.filename or target.location}: {error.strerror or error}, while the "
             "package was read; is an installer at work? Nothing was written"
         ) from error
 
@@ -113,7 +116,13 @@ def carry_out(session: Session, survey: Survey, transition: Transition, command:
         with suppress(StepFailed):  # it is only there to be quicker
             perform(Step("compile", str(overlay.root / START), overlay.compile_start))
     known = [codemod for codemod in session.codemods if not isinstance(codemod, Forgotten)]
-    return Session(session.target, known, session.force_version).survey
+    try:
+        return Session(session.target, known, session.force_version).survey
+    except (RewriterError, OSError) as error:
+        raise Interrupted(
+            f"all files are written and right, but could not be judged again afterwards: {error}; "
+            "`rewriter status` does that"
+        ) from error
 
 
 def sort(session: Session, survey: Survey) -> Sorted:

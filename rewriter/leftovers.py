@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rewriter import catalog
-from rewriter.targets.disk import PACKAGE
+from rewriter.targets.disk import PACKAGE, entries, read_bytes, unreadable
 from rewriter.targets.home import Home
 from rewriter.transaction.journal import LEFT_NAME
 
@@ -40,7 +40,7 @@ def leftovers(home: Home, in_use: Collection[str]) -> list[Leftover]:
 
 
 def _in_package(root: Path, in_use: Collection[str]) -> Iterator[Leftover]:
-    for folder, folders, names in os.walk(root / PACKAGE):
+    for folder, folders, names in os.walk(root / PACKAGE, onerror=unreadable):
         folders[:] = [name for name in folders if name != "__pycache__"]
         for name in names:
             companion = name.startswith("_rewriter_") and name.endswith(".py")
@@ -50,7 +50,7 @@ def _in_package(root: Path, in_use: Collection[str]) -> Iterator[Leftover]:
             if LEFT_NAME.fullmatch(name):
                 yield Leftover("root", path, "temporary file of a run that died")
             elif companion and path not in in_use:
-                known = catalog.companion_version((root / path).read_bytes())
+                known = catalog.companion_version(read_bytes(root, path) or b"")
                 if known is not None:
                     what = f"companion {known[0]} {known[1]}"
                     what += "" if known[2] else ", edited by somebody"
@@ -59,22 +59,21 @@ def _in_package(root: Path, in_use: Collection[str]) -> Iterator[Leftover]:
 
 def _in_dist_infos(home: Home) -> Iterator[Leftover]:
     """Yield records in other dist-infos: ``pip install --target --upgrade`` leaves the old one."""
-    for folder in home.root.glob("*.dist-info"):
-        if folder == home.folder:
+    former = {
+        "REWRITER.json": "manifest of a former install",
+        "REWRITER.journal": "journal of a former install",
+    }
+    for folder in entries(home.root):
+        if folder == home.folder or not folder.name.endswith(".dist-info"):
             continue
-        for pattern, what in (
-            ("REWRITER.json", "manifest of a former install"),
-            ("REWRITER.journal", "journal of a former install"),
-            (".*.rewriter-????????.*", "temporary file of a run that died"),
-        ):
-            for path in folder.glob(pattern):
+        for path in entries(folder):
+            temporary = LEFT_NAME.fullmatch(path.name) and "temporary file of a run that died"
+            if what := former.get(path.name) or temporary:
                 yield Leftover("root", f"{folder.name}/{path.name}", what)
 
 
 def _at_home(home: Home) -> Iterator[Leftover]:
-    if not home.folder.is_dir():
-        return
-    for path in home.folder.iterdir():
+    for path in entries(home.folder):
         left = LEFT_NAME.fullmatch(path.name)
         if left is not None and left["name"] != home.journal:
             yield Leftover("home", path.name, "temporary file of a run that died")

@@ -73,7 +73,7 @@ def remove(session: Session, *, dry_run: bool = False) -> Removed:
     orphaned = survey.manifest is not None and not stays
     if not going and not left and not orphaned:
         return Removed(verdicts, None, {}, True, (), None if dry_run else survey)
-    with steady(session):
+    with steady(session.target):
         transition = Planner(session, survey).plan(present, wanted, left, accept_unproven=True)
     restored = {c.path for c in transition.changes} & transition.proofs.keys()
     proofs = {path: transition.proofs[path] for path in sorted(restored)}

@@ -86,7 +86,7 @@ def plan(session: Session, found: Way, *, accept_unproven: bool = False) -> Tran
         RefusedError: a file is not proven, our lines in it were edited, or a wanted codemod does
             not apply to the original files.
     """
-    with steady(session):
+    with steady(session.target):
         return Planner(session, session.survey).plan(
             found.present, found.wanted, found.left, accept_unproven=accept_unproven
         )

@@ -30,13 +30,16 @@ def writing(target: Target, *, dry_run: bool) -> Iterator[str]:
     home = home_of(target)
     if home is None:
         raise UsageError(f"{target.location}: a {target.kind} is never written; give --output DIR")
+    from rewriter.installing import steady
+
     if dry_run:
-        yield ""
+        with steady(target):
+            yield ""
         return
     from rewriter.transaction import exclusive, recover
 
     seen = home.identity()
-    with exclusive(home):
+    with steady(target), exclusive(home):
         if home.identity() != seen:
             raise RefusedError(
                 f"{target.location}: the package was installed, upgraded or removed while this "

@@ -81,6 +81,22 @@ def read_bytes(root: Path, path: str) -> bytes | None:
         raise TargetError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
+def entries(directory: Path) -> list[Path]:
+    """Return what lies in a directory, sorted; nothing where there is no such directory.
+
+    What cannot be listed is never taken for empty.
+
+    Raises:
+        TargetError: it cannot be listed.
+    """
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise TargetError(f"{directory}: cannot be listed: {error.strerror or error}") from error
+
+
 def walk(root: Path, under: str) -> Iterator[str]:
     """Yield the files at or below ``under`` in sorted order, relative to ``root``.
 
@@ -95,7 +111,7 @@ def walk(root: Path, under: str) -> Iterator[str]:
         yield under
         return
     found: list[str] = []
-    for folder, folders, names in os.walk(start, onerror=_unreadable):
+    for folder, folders, names in os.walk(start, onerror=unreadable):
         folders[:] = [name for name in folders if name != "__pycache__"]
         place = Path(folder)
         relative = place.relative_to(root).as_posix()
@@ -103,7 +119,7 @@ def walk(root: Path, under: str) -> Iterator[str]:
     yield from sorted(found)
 
 
-def _unreadable(error: OSError) -> None:
+def unreadable(error: OSError) -> None:
     """Turn a failure that ``os.walk`` would swallow into an error."""
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from rewriter.errors import TargetError
-from rewriter.targets.disk import PACKAGE
+from rewriter.targets.disk import PACKAGE, entries, read_bytes
 from rewriter.targets.record import Row, parse_record
 
 
@@ -16,11 +17,11 @@ def dist_infos(directory: Path, belongs: Callable[[Path], bool]) -> list[Path]:
     Those named after the package are looked at first. Only when none of them belongs are the
     others: a fork installs the same package under another distribution name. Only those with
     METADATA count, because an uninstall may leave an empty directory behind.
+
+    Raises:
+        TargetError: the directory cannot be listed.
     """
-    try:
-        found = sorted(path for path in directory.iterdir() if path.name.endswith(".dist-info"))
-    except OSError:
-        return []
+    found = [path for path in entries(directory) if path.name.endswith(".dist-info")]
     own = [path for path in found if path.name.startswith(f"{PACKAGE}-")]
     for candidates in (own, found):
         belonging = [p for p in candidates if (p / "METADATA").is_file() and belongs(p)]
@@ -65,8 +66,9 @@ def beside(root: Path) -> Path | None:
 def editable(places: Iterable[Path], root: Path) -> Path | None:
     """Return the ``.dist-info`` of an editable install that made ``root`` importable, or None."""
     for place in places:
-        for path in dist_infos(place, lambda path: _points_at(path, root)):
-            return path
+        with suppress(TargetError):  # one of many directories on a path; others may know
+            for path in dist_infos(place, lambda path: _points_at(path, root)):
+                return path
     return None
 
 
@@ -86,10 +88,15 @@ def editable_source(dist_info: Path) -> Path | None:
 
 
 def record_of(dist_info: Path) -> dict[str, Row] | None:
-    """Return RECORD, path → row; None when it was stripped or cannot be parsed."""
+    """Return RECORD, path → row; None when it was stripped or cannot be parsed.
+
+    Raises:
+        TargetError: it is there and cannot be read.
+    """
+    raw = read_bytes(dist_info, "RECORD")
     try:
-        return parse_record((dist_info / "RECORD").read_bytes())
-    except (OSError, ValueError):
+        return None if raw is None else parse_record(raw)
+    except ValueError:
         return None
 
 
@@ -99,10 +106,15 @@ def _describes_package(dist_info: Path) -> bool:
     A stripped RECORD leaves only the name to go by. Searched as bytes, because parsing every
     RECORD of a large environment takes seconds.
     """
+    own = dist_info.name.startswith(f"{PACKAGE}-")
     try:
-        record = (dist_info / "RECORD").read_bytes()
-    except OSError:
-        return dist_info.name.startswith(f"{PACKAGE}-")
+        record = read_bytes(dist_info, "RECORD")
+    except TargetError:
+        if own:
+            raise
+        return False
+    if record is None:
+        return own
     return f"\n{PACKAGE}/__init__.py,".encode() in b"\n" + record
 
 
@@ -126,10 +138,7 @@ def _agrees(dist_info: Path, root: Path) -> bool:
         return False
     compared = 0
     for name in ("version.py", "_version.py", "__init__.py"):
-        try:
-            data = (root / PACKAGE / name).read_bytes()
-        except OSError:
-            data = None
+        data = read_bytes(root, f"{PACKAGE}/{name}")
         row = record.get(f"{PACKAGE}/{name}")
         if (row is None) != (data is None):
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rewriter.targets.disk import PACKAGE
+from rewriter.targets.disk import PACKAGE, entries, read_bytes
 
 if TYPE_CHECKING:
     from rewriter.targets import Target
@@ -53,27 +53,29 @@ class Home(NamedTuple):
         return self.folder.relative_to(self.root).as_posix() if inside else str(self.folder)
 
     def record_bytes(self) -> bytes | None:
-        """Return RECORD as it is now; None when there is none that lists the package."""
-        if self.record is None:
-            return None
-        try:
-            return (self.folder / self.record).read_bytes()
-        except OSError:
-            return None
+        """Return RECORD as it is now; None when there is none that lists the package.
+
+        Raises:
+            TargetError: it is there and cannot be read.
+        """
+        return None if self.record is None else read_bytes(self.folder, self.record)
 
     def identity(self) -> tuple[object, ...]:
         """Return what an installer changes: which dist-infos there are, and our METADATA.
 
         Read before and after a write: ``pip install --upgrade`` takes no lock.
+
+        Raises:
+            TargetError: that cannot be read.
         """
         if self.own:
             return ()
-        try:
-            found = {p.name for p in self.root.glob(f"{PACKAGE}-*.dist-info")} | {self.folder.name}
-            metadata = (self.folder / "METADATA").read_bytes()
-        except OSError:
+        metadata = read_bytes(self.folder, "METADATA")
+        if metadata is None:
             return ("gone",)
-        return (*sorted(found), metadata)
+        names = {path.name for path in entries(self.root)}
+        found = {n for n in names if n.startswith(f"{PACKAGE}-") and n.endswith(".dist-info")}
+        return (*sorted(found | {self.folder.name}), metadata)
 
 
 def home_of(target: Target) -> Home | None:

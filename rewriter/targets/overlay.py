@@ -147,11 +147,8 @@ class Overlay:
         return own is not None and _hash(own) == entry.after
 
     def _stated(self) -> dict[str, Served]:
-        try:
-            raw = (self.root / START).read_bytes()
-        except OSError:
-            return {}
-        return parse(raw) or {}
+        raw = read_bytes(self.root, START)
+        return {} if raw is None else parse(raw) or {}
 
 
 def _hash(raw: bytes) -> str:

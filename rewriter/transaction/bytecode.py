@@ -18,12 +18,15 @@ def caches(source: Path) -> Iterator[Path]:
 
     Args:
         source: absolute. Both the path as it is imported and where links lead may be given.
+
+    Raises:
+        OSError: a cache cannot be listed, so it cannot be known what runs.
     """
     ours = re.compile(rf"{re.escape(source.name.removesuffix('.py'))}\..*\.pyc(\.\d+)?")
     for folder in folders(source):
         try:
             found = sorted(folder.iterdir())
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         for path in found:
             if ours.fullmatch(path.name):  # digits at its end: an interpreter died writing it

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rewriter.errors import Interrupted, RefusedError
+from rewriter.errors import Interrupted, RefusedError, TargetError
+from rewriter.targets.disk import entries
 from rewriter.targets.home import Home
 from rewriter.transaction import bytecode, journal
 from rewriter.transaction.folder import Folder, fingerprint
@@ -138,7 +139,7 @@ def clear(ground: Ground, found: Journal) -> str:
     """Remove what is there of a run that never published its journal, and say how that went."""
     try:
         _all(closing_steps(ground, found))
-    except (StepFailed, OSError) as error:
+    except (StepFailed, OSError, TargetError) as error:
         return (
             f"nothing was written, but {error}: a temporary file is left; the next "
             "`rewriter apply` or `rewriter revert` removes it"
@@ -156,7 +157,7 @@ def _between() -> Iterator[None]:
     """Tell what the system refuses from here on: it leaves the package between two states."""
     try:
         yield
-    except (StepFailed, OSError) as error:
+    except (StepFailed, OSError, TargetError) as error:
         raise Interrupted(
             f"{error}; the package is between two states until the next `rewriter apply` or "
             "`rewriter revert` can put that right"
@@ -189,7 +190,7 @@ def closing_steps(ground: Ground, found: Journal) -> Iterator[Step]:
     for write in found.writes:
         try:
             folder = ground.folder(write.at, write.path)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             continue  # an installer has removed it
         name = write.path.rpartition("/")[2]
         for left in (new_name(name, token), old_name(name, token)):
@@ -202,7 +203,7 @@ def closing_steps(ground: Ground, found: Journal) -> Iterator[Step]:
         yield Step("remove directory", str(place), _bound(_remove_if_empty, place))
     try:
         at_home = ground.folder("home", "")
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     temporary = new_name(home.journal, token)
     if at_home.status(temporary) is not None:
@@ -252,26 +253,22 @@ def _remove_if_empty(place: Path) -> None:
 
 def _sweep(home: Home) -> None:
     """Remove the unfinished journals of runs that died before their first change."""
-    try:
-        found = sorted(home.folder.iterdir())
-    except OSError:
-        return
-    for path in found:
+    for path in entries(home.folder):
         left = LEFT_NAME.fullmatch(path.name)
         if left is None or left["name"] != home.journal:
             continue
         try:
             descriptor = os.open(path, os.O_RDONLY)
-        except OSError:
+        except FileNotFoundError:
             continue
         try:
             if journal.hold(descriptor):
-                perform(Step("unlink", str(path), path.unlink))
+                perform(Step("unlink", str(path), _bound(path.unlink, missing_ok=True)))
         except StepFailed as error:
             raise RefusedError(f"{error}; nothing was written") from error
         finally:
             os.close(descriptor)
 
 
-def _bound(act: Callable[..., object], *arguments: object) -> Callable[[], object]:
-    return lambda: act(*arguments)
+def _bound(act: Callable[..., object], *arguments: object, **named: object) -> Callable[[], object]:
+    return lambda: act(*arguments, **named)

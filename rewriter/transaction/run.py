@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from rewriter.errors import Interrupted, RefusedError
+from rewriter.errors import Interrupted, RefusedError, RewriterError
 from rewriter.targets.home import Home
 from rewriter.transaction import attributes, bytecode, journal
 from rewriter.transaction.attributes import Attributes
@@ -61,14 +61,20 @@ class Run:
             Interrupted: it could not be done, nor be undone; the next writing command will.
         """
         with self._ground:
-            check(self._ground, self.writes)
+            try:
+                check(self._ground, self.writes)
+            except OSError as error:
+                raise RefusedError(
+                    f"{error.filename or self.home.root}: {error.strerror or error}; nothing was "
+                    "written"
+                ) from error
             try:
                 for step in self.steps():
                     perform(step)
                 for step in closing_steps(self._ground, self.journal):
                     self._closing = True
                     perform(step)
-            except (StepFailed, Moved, OSError) as failure:
+            except (StepFailed, Moved, OSError, RewriterError) as failure:
                 told = self._give_up()
                 if self._closing:
                     raise Interrupted(f"{failure}; {told}") from failure
