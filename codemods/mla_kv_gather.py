@@ -47,13 +47,14 @@ def find_casts(definition: Definition) -> Iterable[Match]:
 
     Raises:
         Upstream: every run gets the pool's rows in the pool's dtype.
-        Drift: a run gets something else, or a conversion of the pool does not reach a run.
+        Drift: a run gets something else, or the pool is read in a way that is not known.
     """
     from rewriter.flow import argument, method, trace
 
     runs = [n for n in definition.nodes if method(n) == "run"]
     if not runs:
         raise Drift("no call of `run` on an attention wrapper")
+    _nothing_beside(definition, {"run", *_READS}, ("forward_extend", "forward_decode"))
     casts: dict[cst.Call, Match] = {}
     direct: list[cst.CSTNode] = []
     for run in runs:
@@ -67,6 +68,7 @@ def find_casts(definition: Definition) -> Iterable[Match]:
                     direct.append(origin.node)
                 elif kind == "cast of the pool":
                     casts.setdefault(origin.node, _cast(definition, run, origin.node))  # type: ignore[arg-type]
+                    _row_by_row(definition, arg.value)
                 elif kind != "cast of another buffer":
                     raise Drift(
                         "what `run` reads is neither the pool's buffer nor a cast of it "
@@ -82,6 +84,24 @@ def find_casts(definition: Definition) -> Iterable[Match]:
     return casts.values()
 
 
+_READS = ("get_key_buffer", "get_value_buffer", "get_kv_buffer", "get_mla_kv_buffer", "kv_buffer")
+
+_RUN_KEYWORDS = ("q_nope", "q_pe", "ckv_cache", "kpe_cache", "out", "lse", "return_lse")
+"""What ``run`` may be given; pages or lengths would name other rows than those of the plan."""
+
+
+def _nothing_beside(definition: Definition, names: set[str], known: tuple[str, ...]) -> None:
+    """Refuse methods that are kept under another name, or mentioned in other methods."""
+    from rewriter.mentions import aliased, beside
+
+    node = aliased(definition, names)
+    if node is not None:
+        raise Drift("a method is not called where it is named: what calls it is not known", node)
+    line = beside(definition, names - {"run"}, known)
+    if line is not None:
+        raise Drift(f"another method of the class does the same: line {line}")
+
+
 def _only_to_run(definition: Definition, cast: cst.Call, wrapper: str) -> None:
     """Refuse converted keys that something else than this wrapper's ``run`` reads by pool row."""
     import libcst
@@ -94,11 +114,31 @@ def _only_to_run(definition: Definition, cast: cst.Call, wrapper: str) -> None:
             call = definition.parents[taken]
             assert isinstance(call, libcst.Call)
             if method(call) == "run" and definition.code(call.func) == f"{wrapper}.run":
+                _known_arguments(call)
                 continue
-        looked_at = isinstance(taken, libcst.Attribute) and taken.attr.value in ("shape", "dtype")
-        if looked_at or isinstance(taken, libcst.Comparison):
-            continue
-        raise Drift(f"the converted keys go elsewhere than to `{wrapper}.run`", taken)
+        if not _looked_at(definition, taken):
+            raise Drift(f"the converted keys go elsewhere than to `{wrapper}.run`", taken)
+
+
+def _known_arguments(run: cst.Call) -> None:
+    for arg in run.args:
+        if arg.star or (arg.keyword is not None and arg.keyword.value not in _RUN_KEYWORDS):
+            raise Drift("`run` gets an argument that is not known", arg)
+
+
+def _looked_at(definition: Definition, node: cst.CSTNode) -> bool:
+    """Return whether something looks at a buffer's dtype or width, or at whether it is there."""
+    import libcst
+
+    if isinstance(node, libcst.Comparison):
+        return all(isinstance(c.operator, (libcst.Is, libcst.IsNot)) for c in node.comparisons)
+    if not isinstance(node, libcst.Attribute):
+        return False
+    if node.attr.value == "shape":  # how many rows there are changes; how wide they are does not
+        part = definition.parents[node]
+        code = definition.code(part) if isinstance(part, libcst.Subscript) else ""
+        return code.endswith(("[-1]", "[1]", "[2]"))
+    return node.attr.value in ("dtype", "device")
 
 
 def _source_of(definition: Definition, node: cst.CSTNode) -> str:
@@ -123,12 +163,16 @@ def _cast(definition: Definition, run: cst.CSTNode, cast: cst.Call) -> Match:
     import libcst as cst
 
     from rewriter.flow import argument, origins
+    from rewriter.mentions import stored
 
     dtype = argument(cast, "dtype", 0)
     if dtype is None or len(cast.args) != 1:
         raise Drift("the cast of the pool takes more than a dtype", cast)
+    if not _is_dtype(definition, dtype.value):
+        raise Drift("what the pool is converted to is no dtype by its name", cast)
     assert isinstance(run, cst.Call) and isinstance(run.func, cst.Attribute)
     assert isinstance(cast.func, cst.Attribute)
+    _whole(definition, cast.func.value)
     wrapper = run.func.value
     if isinstance(wrapper, cst.Name):
         bound = origins(definition, wrapper)
@@ -138,16 +182,64 @@ def _cast(definition: Definition, run: cst.CSTNode, cast: cst.Call) -> Match:
             raise Drift(f"`{wrapper.value}` is bound only after the cast", wrapper)
     elif not _is_dotted(wrapper):
         raise Drift("the wrapper of `run` is no plain name", wrapper)
+    elif (change := stored(definition, definition.code(wrapper))) is not None:
+        raise Drift(f"`{definition.code(wrapper)}` may be one of several wrappers", change)
     return Match(cast.func.value, (definition.code(wrapper), definition.code(dtype.value)))
+
+
+def _is_dtype(definition: Definition, node: cst.CSTNode) -> bool:
+    """Return whether an expression is a dotted name, and that of a dtype on every way back."""
+    from rewriter.flow import trace
+
+    if not _is_dotted(node):
+        return False  # it is evaluated twice
+    codes = [definition.code(origin.node) for origin in trace(definition, node)]
+    return all(code.endswith("dtype") or code.startswith("torch.") for code in codes)
+
+
+def _whole(definition: Definition, pool: cst.CSTNode) -> None:
+    """Refuse a part of the pool's buffer, or one of another shape: the companion leaves those."""
+    import libcst
+
+    from rewriter.flow import method, steps
+
+    for node in steps(definition, pool):
+        if isinstance(node, libcst.Subscript):
+            raise Drift("what is converted is a part of the pool's buffer", node)
+        if isinstance(node, libcst.Call) and method(node) != "contiguous":
+            if [definition.code(arg.value) for arg in node.args[:-1]] != ["-1", "1"]:
+                raise Drift("what is converted has another shape than the pool's buffer", node)
+
+
+def _row_by_row(definition: Definition, keys: cst.CSTNode) -> None:
+    """Refuse converted keys that are cut by rows before ``run``: there may be fewer of them."""
+    import libcst
+
+    from rewriter.flow import method, steps
+
+    for node in steps(definition, keys):
+        if isinstance(node, libcst.Subscript):
+            first = definition.code(node.slice[0].slice).replace(" ", "")
+            if first not in (":", "..."):
+                raise Drift("the converted keys are cut by rows", node)
+        elif isinstance(node, libcst.Call) and method(node) in ("view", "reshape"):
+            if not node.args or definition.code(node.args[0].value) != "-1":
+                raise Drift("the converted keys are given a number of rows", node)
 
 
 def find_writes(definition: Definition) -> Iterable[Match]:
     """Find the pool's write method where the two parts of the keys are written together."""
+    import libcst
+
     from rewriter.flow import method
 
+    _nothing_beside(definition, {"set_mla_kv_buffer"}, ("forward_extend", "forward_decode"))
     for node in definition.nodes:
         if method(node) == "set_mla_kv_buffer":
-            yield Match(node.func, ("self",))  # type: ignore[attr-defined]
+            assert isinstance(node, libcst.Call)
+            if len(node.args) < 4 or any(arg.star or arg.keyword for arg in node.args):
+                raise Drift("the keys' two parts are not the third and fourth argument", node)
+            yield Match(node.func, ("self",))
 
 
 def _is_dotted(node: cst.CSTNode) -> bool:
@@ -159,12 +251,22 @@ def _is_dotted(node: cst.CSTNode) -> bool:
 
 
 def _no_cast_left(definition: Definition, casts: dict[cst.Call, Match]) -> None:
+    """Refuse a read of the pool that is neither converted for a run nor given to one."""
     from rewriter.flow import method
+    from rewriter.uses import uses
 
     for node in definition.nodes:
-        if method(node) == "to" and node not in casts:
-            if _source_of(definition, node) == "cast of the pool":
-                raise Drift("a conversion of the pool that reaches no `run`", node)
+        if method(node) not in _READS:
+            continue
+        if method(node) != "get_key_buffer":
+            raise Drift("the pool is read in a way that is not known", node)
+        for taken in uses(definition, node):
+            call = definition.parents[taken]
+            if method(call) == "to" and call not in casts:  # type: ignore[arg-type]
+                raise Drift("a conversion of the pool that reaches no `run`", taken)
+            if call in casts or method(call) == "run" or _looked_at(definition, taken):  # type: ignore[arg-type]
+                continue
+            raise Drift("the pool's buffer goes elsewhere than to `run`", taken)
 
 
 def find_plans(definition: Definition) -> Iterable[Match]:
@@ -191,6 +293,7 @@ def find_plans(definition: Definition) -> Iterable[Match]:
             plans.append((node, wrapper.value, argument(node, "kv_indices", _PLAN_FUNCTION)))
     if not plans:
         raise Drift("no plan call")
+    _nothing_beside(definition, {"plan"}, ("call_begin_forward",))
     _no_plan_left(definition, plans)
     rows = _row_pointers(definition, [call for call, _, _ in plans])
     return [_plan(definition, call, wrapper, indices, rows) for call, wrapper, indices in plans]
@@ -201,21 +304,14 @@ def _no_plan_left(
     plans: list[tuple[cst.Call, cst.BaseExpression, cst.Arg | None]],
 ) -> None:
     """Refuse a call that gets a wrapper and its indices and is no plan that is known here."""
-    import libcst as cst
+    from rewriter.mentions import calls_with
 
     known = [call for call, _, _ in plans]
     wrappers = {definition.code(wrapper) for _, wrapper, _ in plans}
     indices = {definition.code(arg.value) for _, _, arg in plans if arg is not None}
-    for node in definition.nodes:
-        if node.__class__ is not cst.Call or any(node is call for call in known):
-            continue
-        assert isinstance(node, cst.Call)
-        given = {a.value.value for a in node.args if isinstance(a.value, cst.Name)}
-        receiver = node.func.value if isinstance(node.func, cst.Attribute) else None
-        if isinstance(receiver, cst.Name):
-            given.add(receiver.value)
-        if given & wrappers and given & indices:
-            raise Drift("a call plans a wrapper in a way that is not known", node)
+    for call in calls_with(definition, wrappers, indices):
+        if call not in known:
+            raise Drift("a call plans a wrapper in a way that is not known", call)
 
 
 def _plan(
@@ -241,6 +337,8 @@ def _plan(
             raise Drift("the plan gets sequential indices (another patch of the same idea?)", node)
         if isinstance(node, cst.Attribute) and node.attr.value == "dcp_kv_indices":
             others.add(definition.code(node.value))
+        elif isinstance(node, cst.Attribute) and node.attr.value != "kv_indices":
+            raise Drift("which buffer the plan's indices point into cannot be told", node)
     if len(others) > 1:
         raise Drift("the plan's indices come from several other buffers", indices.value)
     arguments += others
@@ -248,6 +346,8 @@ def _plan(
     if pages is None:
         raise Drift("the plan's page size cannot be told", call)
     if definition.code(pages.value) != "1":
+        if not _is_dotted(pages.value):
+            raise Drift("the plan's page size is no plain name", pages)
         arguments.append(f"page_size={definition.code(pages.value)}")
     return Match(indices.value, tuple(arguments))
 
@@ -260,7 +360,7 @@ def _row_pointers(definition: Definition, calls: list[cst.Call]) -> str:
     """
     import libcst as cst
 
-    from rewriter.flow import argument, method
+    from rewriter.flow import argument, bound, method, origins
 
     summed = {
         target.target.value.value
@@ -270,6 +370,7 @@ def _row_pointers(definition: Definition, calls: list[cst.Call]) -> str:
         if isinstance(target.target, cst.Subscript) and isinstance(target.target.value, cst.Name)
     }
     found: set[str] = set()
+    known: list[cst.CSTNode] = []
     for call in calls:
         if method(call) != "plan":
             continue
@@ -282,15 +383,18 @@ def _row_pointers(definition: Definition, calls: list[cst.Call]) -> str:
                 todo += [node.body, node.orelse]
             elif isinstance(node, cst.Name) and node.value in summed:
                 found.add(node.value)
+                known += [origin.node for origin in origins(definition, node)]
             elif isinstance(node, cst.Name) and node.value not in seen:
-                from rewriter.flow import origins
-
                 seen.add(node.value)
                 todo += [o.node for o in origins(definition, node) if o.what == "value"]
     if len(found) != 1:
         names = ", ".join(sorted(found)) or "none"
         raise Drift(f"expected one local tensor of row pointers behind the plan, found {names}")
-    return found.pop()
+    name = found.pop()
+    for call in calls:
+        if any(origin.node not in known for origin in bound(definition, name, call)):
+            raise Drift(f"`{name}` is another thing at this plan than behind it", call)
+    return name
 
 
 class MlaKvGather(Codemod):
@@ -307,6 +411,7 @@ class MlaKvGather(Codemod):
             "constructor",
             "super().__init__()",
             Insert("_kv_gather.attach(self, model_runner)"),
+            unconditional=True,
         ),
         *(
             Site(f"{name}.call_begin_forward", "plan", find_plans,

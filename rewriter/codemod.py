@@ -99,6 +99,9 @@ class Site:
         file: path of the file, if it is not the codemod's target.
         one_of: name of a group: of its sites exactly one must be found, wherever releases keep
             what it looks for; the others' definitions, or whole files, need not be there.
+        unconditional: the statement found must run whenever its function does: it stands in the
+            function's own body, nothing returns before it, and parameters that the inserted code
+            uses are not bound again.
     """
 
     within: str
@@ -110,6 +113,7 @@ class Site:
     decides: bool = False
     file: str | None = None
     one_of: str = ""
+    unconditional: bool = False
 
 
 class Companion(NamedTuple):

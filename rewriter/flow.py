@@ -86,20 +86,30 @@ def trace(definition: Definition, expression: cst.CSTNode) -> list[Origin]:
     ``reshape``, ``contiguous``, ``unsqueeze``, ``squeeze``, ``flatten``), and stops at anything
     else.
     """
+    return _follow(definition, expression)[0]
+
+
+def steps(definition: Definition, expression: cst.CSTNode) -> list[cst.CSTNode]:
+    """Return what ``trace`` looks through on its way: names, slices, reshaping calls."""
+    return [origin.node for origin in _follow(definition, expression)[1]]
+
+
+def _follow(definition: Definition, expression: cst.CSTNode) -> tuple[list[Origin], list[Origin]]:
+    """Return where an expression leads back to, and what is in between."""
     found: list[Origin] = []
-    seen: set[Origin] = set()
+    between: list[Origin] = []
     todo = [Origin(expression)]
     while todo:
         origin = todo.pop(0)
-        if origin in seen:
+        if origin in found or origin in between:
             continue
-        seen.add(origin)
         step = _step(definition, origin)
         if step is None:
             found.append(origin)
         else:
+            between.append(origin)
             todo += step
-    return found
+    return found, between
 
 
 RESHAPES = frozenset({"view", "reshape", "contiguous", "unsqueeze", "squeeze", "flatten"})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rewriter.codemod import Drift, Match, Site, Upstream
 from rewriter.edits import TextEdit, edits_of
 from rewriter.model import Nearest, State
-from rewriter.names import amiss, bound_again, imported, taken
+from rewriter.names import amiss, bound_again, imported, needs, taken
 from rewriter.source import IMPORTS, Definition, Source
 
 if TYPE_CHECKING:
@@ -98,6 +98,35 @@ def _stands(site: Site, definition: Definition, matches: list[Match], ours: froz
         reason = amiss(site, match, definition, ours)
         if reason:
             raise Drift(reason, match.node)
+        if site.unconditional:
+            _always_runs(site, definition, match)
+
+
+def _always_runs(site: Site, definition: Definition, match: Match) -> None:
+    """Refuse a statement that does not run whenever its function does, or not as it is known.
+
+    Raises:
+        Drift: with what is in the way.
+    """
+    import libcst as cst
+
+    from rewriter.flow import bound
+
+    statement: cst.CSTNode = match.node
+    while not isinstance(statement, cst.BaseStatement):
+        statement = definition.parents[statement] or definition.module
+    block = definition.parents[statement]
+    function = definition.parents[block] if block is not None else None
+    own = [n for n in definition.nodes if isinstance(n, cst.FunctionDef)][:1]
+    if not isinstance(block, cst.IndentedBlock) or [function] != own:
+        raise Drift("it does not run whenever its function does", match.node)
+    for before in definition.nodes[: definition.nodes.index(statement)]:
+        if isinstance(before, (cst.Return, cst.Yield)):
+            raise Drift("its function may return before it", before)
+    for name in sorted(needs(site, match).names):
+        origins = bound(definition, name, statement)
+        if len(origins) > 1 or origins[0].what not in ("parameter", "free"):
+            raise Drift(f"`{name}`, which the inserted code uses, is bound again", match.node)
 
 
 def _matches(site: Site, definition: Definition) -> list[Match] | Place:

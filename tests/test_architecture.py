@@ -22,7 +22,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("declared",),
     ("source", "targets", "config", "pins", "verdicts", "catalog"),
     ("flow", "names", "patterns", "rows", "walk", "witness", "transaction"),
-    ("uses", "edits", "manifest", "leftovers", "bisect"),
+    ("uses", "mentions", "edits", "manifest", "leftovers", "bisect"),
     ("marks", "sites", "forgotten", "output", "carry"),
     ("engine",),
     ("judge", "originals", "testing", "pytest_plugin", "explaining", "skeleton"),
@@ -43,7 +43,9 @@ own package. `fixtures` is data."""
 ONE_ROOM = {"session", "states", "layers"}
 """A session asks what the codemods are in a target, layer by layer: one thing in three files."""
 
-AUTHORS = {"rewriter.codemod", "rewriter.flow", "rewriter.patterns", "rewriter.uses"}
+AUTHORS = {
+    "rewriter.codemod", "rewriter.flow", "rewriter.mentions", "rewriter.patterns", "rewriter.uses",
+}  # fmt: skip
 """What the author of a codemod may use; for types also what these hand over."""
 
 

@@ -1,0 +1,79 @@
+"""Every mention of a method accounted for: what calls it under another name, or elsewhere.
+
+A finder that knows the calls of a method knows nothing of the method kept in a local, handed on, or
+called from a method beside. These find what it would have missed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+
+import libcst as cst
+
+from rewriter.source import Definition
+
+
+def aliased(definition: Definition, names: Collection[str]) -> cst.CSTNode | None:
+    """Return a mention of a method that is not a call of it: kept, handed on, or in a string."""
+    for node in definition.nodes:
+        if isinstance(node, cst.Attribute) and node.attr.value in names:
+            parent = definition.parents[node]
+            if not (isinstance(parent, cst.Call) and parent.func is node):
+                return node
+        elif isinstance(node, cst.SimpleString) and node.evaluated_value in names:
+            return node  # as ``getattr`` takes it
+    return None
+
+
+def beside(definition: Definition, names: Collection[str], known: Collection[str]) -> int | None:
+    """Return a line of the definition's class that mentions an attribute, or None.
+
+    Args:
+        definition: a method.
+        names: the attributes.
+        known: names of the methods that may mention them; nothing is said where one is missing.
+    """
+    owner = definition.name.rpartition(".")[0]
+    if not all(f"{owner}.{name}" in definition.source.nodes for name in known):
+        return None
+    for kind in definition.source.nodes.get(owner, []):
+        for statement in getattr(kind, "body", []):
+            if getattr(statement, "name", None) in known:
+                continue
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Attribute) and node.attr in names:
+                    return node.lineno
+    return None
+
+
+def calls_with(
+    definition: Definition, one: Collection[str], other: Collection[str]
+) -> list[cst.Call]:
+    """Return the calls that are given one of some expressions and one of others, by their code.
+
+    What a call is given is what stands in its arguments or in front of its method.
+    """
+    given: dict[cst.Call, set[str]] = {}
+    wanted = {*one, *other}
+    for node in definition.nodes:
+        if not isinstance(node, (cst.Name, cst.Attribute)) or definition.code(node) not in wanted:
+            continue
+        around = definition.parents[node]
+        while around is not None and not isinstance(around, cst.BaseStatement):
+            if isinstance(around, cst.Call):
+                given.setdefault(around, set()).add(definition.code(node))
+            around = definition.parents[around]
+    return [call for call, codes in given.items() if codes & set(one) and codes & set(other)]
+
+
+def stored(definition: Definition, code: str) -> cst.CSTNode | None:
+    """Return an assignment to an attribute that changes what a dotted name means, or None."""
+    for node in definition.nodes:
+        if isinstance(node, (cst.AssignTarget, cst.AugAssign, cst.AnnAssign)):
+            target = node.target
+            if isinstance(target, cst.Attribute):
+                changed = definition.code(target)
+                if code == changed or code.startswith(f"{changed}."):
+                    return target
+    return None
