@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import targets
 from installing import (
     FakeCodemods,
     codemods,
@@ -17,6 +19,8 @@ from installing import (
     sealed_state,
     site_packages,
 )
+
+from rewriter import __version__
 
 __all__ = ["codemods", "sealed_state", "site_packages"]
 
@@ -81,6 +85,32 @@ def test_manifest_holds_together() -> None:
     assert f"--overlay {written['mountPath']}\n" in init["args"][0]
 
 
+@pytest.mark.parametrize("version", ["1.30", None])
+def test_manifest_keeps_to_the_schema(version: str | None) -> None:
+    validator = pytest.importorskip("kubernetes_validate")
+    version = version or validator.latest_version()
+    validator.validate(loaded(), version, strict=True)
+    wrong = loaded()
+    wrong["spec"]["template"]["spec"]["containers"][0]["volumeMount"] = []  # type: ignore[index]
+    with pytest.raises(validator.ValidationError):
+        validator.validate(wrong, version, strict=True)
+
+
+def test_one_name_is_to_be_filled_in() -> None:
+    """OWNER, who keeps a copy of this repository: `uses:` knows no variables."""
+    for path in sorted((EXAMPLES / "workflows").iterdir()):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert "# Put the owner of your copy of this repository for OWNER." in lines, path.name
+        named = [line.strip("- ") for line in lines if "OWNER" in line and line[0] != "#"]
+        assert [line.strip() for line in named] == [f"uses: OWNER/sglang-rewriter@v{__version__}"]
+
+
+def test_examples_name_this_version() -> None:
+    for path in sorted(p for p in EXAMPLES.rglob("*") if p.is_file()):
+        found = re.findall(r"sglang-rewriter(?:==|@v)([\w.]+)", path.read_text(encoding="utf-8"))
+        assert set(found) <= {__version__}, path.name
+
+
 def commands() -> list[tuple[str, list[str]]]:
     """Return every command line of ours in the examples."""
     found: list[tuple[str, list[str]]] = []
@@ -126,6 +156,45 @@ def test_a_prolog_lets_jobs_through_where_the_hash_is_right(
     refused = asked("sglang")
     assert (refused.returncode, "what differs" in refused.stderr) == (1, True)
     assert asked("other").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "overlay.Dockerfile"])
+def test_an_image_is_patched_by_its_build(name: str, tmp_path: Path) -> None:
+    """The RUN lines, in a shell here: pip is told to install us, and the package is patched."""
+    packages = targets.installed(tmp_path / "site-packages")
+    text = (EXAMPLES / "docker" / name).read_text(encoding="utf-8").replace("\\\n", "")
+    (line,) = re.findall(r"^RUN (.*)$", text, re.MULTILINE)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for program, does in (
+        ("python3", f'[ "$*" = "-m pip install --no-cache-dir sglang-rewriter=={__version__}" ]'),
+        ("rewriter", f'exec "{sys.executable}" -m rewriter "$@" --site-packages "{packages}"'),
+    ):
+        (programs / program).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / program).chmod(0o755)
+    overlay = tmp_path / "overlay"
+    done = run("sh", "-ec", line.replace("/opt/overlay", str(overlay)),
+               PATH=f"{programs}{os.pathsep}{os.environ['PATH']}")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    place = overlay if name.startswith("overlay") else packages
+    assert (place / targets.COMPANION).is_file()
+    assert (packages / targets.COMPANION).exists() == (place == packages)
+
+
+def test_a_unit_starts_what_is_locked(
+    site_packages: Path, codemods: FakeCodemods, tmp_path: Path
+) -> None:
+    """Its gate, before and after a file was rebuilt."""
+    text = (EXAMPLES / "systemd/sglang.service").read_text(encoding="utf-8")
+    (gate,) = re.findall(r"^ExecStartPre=\S+/rewriter (.*)$", text, re.MULTILINE)
+    Path("rewriter.toml").write_text('codemods = ["alpha"]\n')
+    option = ("--site-packages", site_packages)
+    assert rewriter("sync", *option).code == 0
+    assert rewriter("lock", *option).code == 0
+    assert rewriter(*gate.split(), *option).code == 0
+    assert rewriter("revert", *option).code == 0
+    assert rewriter(*gate.split(), *option).code == 1
+    assert "RestartPreventExitStatus=1 2" in text
 
 
 def test_the_init_containers_script_serves_what_the_server_imports(
