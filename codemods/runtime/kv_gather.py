@@ -595,6 +595,9 @@ if triton is not None:
         both are what this torch makes of them.
         """
         if PDL:
+            # The write may be set up at once: it waits for all of this kernel, whose own wait
+            # stands in front of what it reads.
+            tl.extra.cuda.gdc_launch_dependents()
             tl.extra.cuda.gdc_wait()
         token = tl.program_id(0).to(tl.int64)
         i = tl.arange(0, BLOCK)
@@ -614,8 +617,6 @@ if triton is not None:
         code = tl.where(size > 0x7F800000, 0x7F, code) | ((bits >> 24) & 0x80)
         tl.store(nope_out + token * NOPE + i, code.to(tl.uint8), mask=is_nope)
         tl.store(rope_out + token * ROPE + j, code.to(tl.uint8), mask=is_rope)
-        if PDL:
-            tl.extra.cuda.gdc_launch_dependents()  # the write may be set up now; it waits too
 
 
 # Measured on one H200: of some 60 shapes the best or near it at 200 to 262,144 rows, alone and
