@@ -150,6 +150,7 @@ class Codemod:
     companions: tuple[Companion, ...] = ()
     requires: tuple[str, ...] = ()
     drop_when: str = ""
+    is_patch = False  # of a carried patch, which has no sites and lies beneath all codemods
 
     def files(self) -> dict[str, list[Site]]:
         """Return the sites by file, in order."""

@@ -10,7 +10,7 @@ from rewriter.errors import UsageError
 
 _OPTIONS = ("force-version", "keep-going", "accept-unproven")
 
-_KEYS = frozenset({"codemods", *_OPTIONS})
+_KEYS = frozenset({"codemods", "patches", "from", *_OPTIONS})
 
 
 class Config(NamedTuple):
@@ -20,7 +20,9 @@ class Config(NamedTuple):
         codemods: names, in the order in which they are applied.
         path: the file it came from, or None.
         force_version, keep_going, accept_unproven: as if the option were given.
-        lists: whether it lists codemods, be it none.
+        lists: whether it lists codemods or patches, be it none.
+        patches: files of ordinary patches, in the order in which they are applied.
+        origin: what the patches are for: a release, a directory, or a wheel.
     """
 
     codemods: tuple[str, ...] = ()
@@ -29,6 +31,8 @@ class Config(NamedTuple):
     keep_going: bool = False
     accept_unproven: bool = False
     lists: bool = False
+    patches: tuple[str, ...] = ()
+    origin: str = ""
 
 
 def load(directory: Path | None = None) -> Config:
@@ -69,13 +73,28 @@ def _config(path: Path, table: dict[str, Any]) -> Config:
     if unknown:
         known = ", ".join(sorted(_KEYS))
         raise UsageError(f"{path}: unknown key {unknown[0]!r}; known: {known}")
-    codemods = table.get("codemods", [])
-    if not isinstance(codemods, list) or not all(isinstance(n, str) for n in codemods):
-        raise UsageError(f"{path}: `codemods` must be a list of names, not {codemods!r}")
-    if len(set(codemods)) != len(codemods):
-        raise UsageError(f"{path}: `codemods` names one twice: {codemods}")
+    codemods, patches = _names(path, table, "codemods"), _names(path, table, "patches")
+    origin = table.get("from", "")
+    if not isinstance(origin, str):
+        raise UsageError(f"{path}: `from` must be a release in quotes, not {origin!r}")
+    if bool(patches) != bool(origin):
+        raise UsageError(
+            f"{path}: `patches` and `from` go together: which patches, and what they are for, "
+            'e.g. from = "0.5.11"'
+        )
     options = [table.get(key, False) for key in _OPTIONS]
     for key, value in zip(_OPTIONS, options, strict=True):
         if not isinstance(value, bool):
             raise UsageError(f"{path}: `{key}` must be true or false, not {value!r}")
-    return Config(tuple(codemods), path, *options)._replace(lists="codemods" in table)
+    return Config(codemods, path, *options)._replace(
+        lists="codemods" in table or "patches" in table, patches=patches, origin=origin
+    )
+
+
+def _names(path: Path, table: dict[str, Any], key: str) -> tuple[str, ...]:
+    names = table.get(key, [])
+    if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+        raise UsageError(f"{path}: `{key}` must be a list of names, not {names!r}")
+    if len(set(names)) != len(names):
+        raise UsageError(f"{path}: `{key}` names one twice: {names}")
+    return tuple(names)

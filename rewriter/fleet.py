@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable
 
 from rewriter import catalog
+from rewriter.carried import CarriedPatch
 from rewriter.model import State
 from rewriter.session import Session
 from rewriter.states import Survey
@@ -36,7 +37,10 @@ def digest(session: Session, survey: Survey) -> str:
             continue
         companions = {c.path: session.target.read(c.path) for c in codemod.companions}
         versions = [str(catalog.companion_version(raw or b"")) for raw in companions.values()]
-        codemods.append(" ".join([verdict.codemod, verdict.state.value, *versions]))
+        name = verdict.codemod
+        if isinstance(codemod, CarriedPatch):  # whatever its file is called
+            name = f"patch {codemod.sha256}"
+        codemods.append(" ".join([name, verdict.state.value, *versions]))
         for path in (*codemod.files(), *companions):
             files[path] = session.target.read(path) or b""
     version = _hash([session.target.version or ""])

@@ -7,11 +7,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter import catalog
+from rewriter.carried import CarriedPatch
 from rewriter.codemod import Codemod
 from rewriter.errors import Interrupted, RefusedError, RewriterError
 from rewriter.forgotten import Forgotten
 from rewriter.leftovers import Leftover, leftovers
 from rewriter.model import State, Verdict
+from rewriter.patches import of_record
 from rewriter.session import Session, in_order
 from rewriter.states import MARKED, Standing, Survey
 from rewriter.targets.overlay import START, Overlay
@@ -145,6 +147,8 @@ def _beneath(session: Session, codemod: Codemod, standing: Standing) -> Verdict:
     """Return what a codemod would be without what is left over of it; ``apply`` starts clean."""
     if standing.verdict.state is not State.ORPHANED:
         return standing.verdict
+    if isinstance(codemod, CarriedPatch):
+        return codemod.afresh() or standing.verdict
     from rewriter import layers
 
     raws = layers.seen_by(codemod, session)
@@ -201,9 +205,7 @@ def applied(session: Session, survey: Survey, about: Iterable[Codemod]) -> list[
     """
     found: dict[str, Codemod] = {}
     if survey.manifest is not None:
-        for held in survey.manifest.codemods:
-            known = catalog.knows(held.name)
-            found[held.name] = catalog.load(held.name) if known else Forgotten(held)
+        found = {held.name: of_record(held) for held in survey.manifest.codemods}
         if isinstance(session.target, Overlay):
             return list(found.values())  # what else is there lies in the package itself
     paths = {path for codemod in (*about, *found.values()) for path in codemod.files()}

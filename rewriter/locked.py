@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rewriter import catalog, config, syncing
+from rewriter.carried import CarriedPatch
 from rewriter.errors import UsageError
 from rewriter.manifest import TOOL, Manifest
 from rewriter.model import State
@@ -43,7 +44,8 @@ class Lock(NamedTuple):
         tool: the tool and its version.
         version: of sglang; empty where it is unknown.
         codemods: by name.
-        files: path → SHA-256 of the original (empty for a new file) and of the patched file.
+        files: path → SHA-256 of the original (empty for a new file) and of the patched file
+            (empty for one that a patch deletes).
     """
 
     tool: str
@@ -92,7 +94,7 @@ def _lock(session: Session, made: Manifest | None) -> Lock:
         entries[codemod.name] = Entry(
             codemod.name,
             (State.APPLIED if held else gone).value,
-            catalog.digest(codemod.name),
+            codemod.sha256 if isinstance(codemod, CarriedPatch) else catalog.digest(codemod.name),
             dict(held.companions) if held else {},
         )
     files = made.files if made is not None else {}
@@ -100,7 +102,7 @@ def _lock(session: Session, made: Manifest | None) -> Lock:
         TOOL,
         session.target.version or "",
         entries,
-        {path: (entry.before or "", entry.after) for path, entry in sorted(files.items())},
+        {path: (entry.before or "", entry.after or "") for path, entry in sorted(files.items())},
     )
 
 
@@ -193,7 +195,7 @@ def _of_codemods(then: Lock, now: Lock) -> Iterator[Difference]:
 
 def _written(then: Lock, now: Lock, entry: Entry) -> Iterator[bool]:
     """Yield, for the files of a codemod, whether it makes other bytes of the same original."""
-    files = catalog.load(entry.name).files()
+    files = catalog.load(entry.name).files() if catalog.knows(entry.name) else ()
     for path in (*files, *entry.companions):
         old, new = then.files.get(path), now.files.get(path)
         yield old is not None and new is not None and old[0] == new[0] and old[1] != new[1]

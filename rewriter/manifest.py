@@ -6,53 +6,92 @@ and the first bytes of RECORD. All paths are relative, so a copied container lay
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rewriter import __version__
 from rewriter.errors import TargetError, ToolBug
+from rewriter.pieces import Piece, as_json, of_json, pack, pieces, restored, unpack
 from rewriter.witness import Witness
 
-LARGEST = 64 * 2**20
-"""Bytes that a packed part may unpack to; more than any RECORD or module, less than a bomb."""
+
+class Kept(NamedTuple):
+    """One file of a carried patch: whole, because such a change is no insertion.
+
+    Attributes:
+        new: whether it was not there before.
+        packed: the file with the patch; None where the patch deleted it.
+        undo: makes the file without the patch of it; all of it where it was deleted.
+    """
+
+    new: bool
+    packed: str | None
+    undo: tuple[Piece, ...] = ()
+
+
+class Hunk(NamedTuple):
+    """One place of a carried patch, as it was written.
+
+    Attributes:
+        file: path relative to the package's parent.
+        kind: ``hunk 3``, or what became of the file: new, deleted, renamed.
+        definition: around it; empty in a module's own lines.
+        line: 1-based, in the file with this patch alone; None where nothing is to see.
+        at: the same in the written file, which codemods and other patches lie over.
+        how: how it was placed, where not exactly.
+    """
+
+    file: str
+    kind: str
+    definition: str
+    line: int | None
+    at: int | None = None
+    how: str = ""
+
+
+class Carried(NamedTuple):
+    """What a record keeps of a carried patch.
+
+    Attributes:
+        sha256: of the patch's file.
+        origin: what it was made for, e.g. ``0.5.11``.
+        files: by path.
+        hunks: in the order of the patch.
+    """
+
+    sha256: str
+    origin: str
+    files: Mapping[str, Kept]
+    hunks: tuple[Hunk, ...]
 
 
 class Held(NamedTuple):
-    """One applied codemod.
+    """One applied codemod or carried patch.
 
     Attributes:
         name: its name.
         files: the modules that it changed.
         companions: those that it brought, path → name and version, e.g. ``kv_gather 1``.
         requires: the codemods that it stands upon.
+        carried: of a patch, what it made of the files.
     """
 
     name: str
     files: tuple[str, ...]
     companions: Mapping[str, str]
     requires: tuple[str, ...] = ()
-
-
-class Piece(NamedTuple):
-    """Of the patched bytes, ``size`` at ``offset`` stand in the place of ``text``."""
-
-    offset: int
-    size: int
-    text: bytes
+    carried: Carried | None = None
 
 
 class FileRecord(NamedTuple):
     """One file of ours, or one that we changed.
 
     Attributes:
-        before: SHA-256 of the file without codemods; None for a companion.
-        after: SHA-256 of what was written.
+        before: SHA-256 of the file without codemods and patches; None for one that they brought.
+        after: SHA-256 of what was written; None for a file that a patch deleted.
         mode: permission bits, which were kept.
         link: the text of the link that stood there, if it was one.
         undo: makes the original bytes of the patched ones.
@@ -60,7 +99,7 @@ class FileRecord(NamedTuple):
     """
 
     before: str | None
-    after: str
+    after: str | None
     mode: int
     link: str | None = None
     undo: tuple[Piece, ...] = ()
@@ -91,24 +130,22 @@ class Manifest(NamedTuple):
     def dump(self) -> bytes:
         """Return the file's bytes; the same for the same record."""
         value: dict[str, Any] = {
-            "schema": 1,
+            # A tool that knows no carried patches must not take such a record for its own.
+            "schema": 2 if any(h.carried for h in self.codemods) else 1,
             "tool": self.tool,
             "package": {"name": "sglang", "version": self.version},
-            "codemods": [
-                {
-                    "name": h.name,
-                    "files": list(h.files),
-                    "companions": dict(h.companions),
-                    "requires": list(h.requires),
-                }
-                for h in self.codemods
-            ],
+            "codemods": [_held_json(held) for held in self.codemods],
             "files": {path: _file_json(entry) for path, entry in self.files.items()},
         }
         if self.record is not None:
-            value["record"] = {"sha256": sha256(self.record), "packed": _pack(self.record)}
+            value["record"] = {"sha256": sha256(self.record), "packed": pack(self.record)}
         return (json.dumps(value, indent=1) + "\n").encode()
 
+
+__all__ = [
+    "TOOL", "Carried", "FileRecord", "Held", "Hunk", "Kept", "Manifest", "Piece", "load", "parse",
+    "pieces", "restored", "sha256", "unpack",
+]  # fmt: skip
 
 TOOL = f"rewriter {__version__}"
 
@@ -116,39 +153,6 @@ TOOL = f"rewriter {__version__}"
 def sha256(raw: bytes) -> str:
     """Return the hash that manifests hold."""
     return hashlib.sha256(raw).hexdigest()
-
-
-def pieces(before: bytes, after: bytes) -> tuple[Piece, ...]:
-    """Return how to make ``before`` of ``after``, line by line.
-
-    Raises:
-        ToolBug: the pieces do not give it back.
-    """
-    import difflib
-
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    starts = [0]
-    for line in new:
-        starts.append(starts[-1] + len(line))
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    found = tuple(
-        Piece(starts[j1], starts[j2] - starts[j1], b"".join(old[i1:i2]))
-        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
-        if tag != "equal"
-    )
-    if restored(after, found) != before:
-        raise ToolBug("the manifest would not give the original bytes back")
-    return found
-
-
-def restored(after: bytes, undo: tuple[Piece, ...]) -> bytes:
-    """Return the original bytes of patched ones."""
-    parts: list[bytes] = []
-    done = 0
-    for piece in undo:
-        parts += [after[done : piece.offset], piece.text]
-        done = piece.offset + piece.size
-    return b"".join([*parts, after[done:]])
 
 
 def load(path: Path) -> Manifest | None:
@@ -180,24 +184,16 @@ def parse(raw: bytes) -> Manifest:
         ValueError, KeyError, TypeError, AttributeError: they are no manifest.
     """
     value = json.loads(raw)
-    if value["schema"] != 1:
+    if value["schema"] not in (1, 2):
         raise ValueError(f"schema {value['schema']!r}, which this version does not know")
     record = value.get("record")
-    kept = None if record is None else _unpack(record["packed"])
+    kept = None if record is None else unpack(record["packed"])
     if kept is not None and sha256(kept) != record["sha256"]:
         raise ValueError("RECORD's first bytes do not have their hash")
     return Manifest(
         str(value["tool"]),
         value["package"]["version"],
-        tuple(
-            Held(
-                str(h["name"]),
-                tuple(_path(p) for p in h["files"]),
-                {_path(p): str(v) for p, v in h["companions"].items()},
-                tuple(str(r) for r in h["requires"]),
-            )
-            for h in value["codemods"]
-        ),
+        tuple(_held(h) for h in value["codemods"]),
         {_path(path): _file(entry) for path, entry in value["files"].items()},
         kept,
     )
@@ -215,6 +211,52 @@ def _path(path: object) -> str:
         raise ValueError(f"{path!r} leaves the package") from None
 
 
+def _held_json(held: Held) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "name": held.name,
+        "files": list(held.files),
+        "companions": dict(held.companions),
+        "requires": list(held.requires),
+    }
+    if held.carried is not None:
+        value["patch"] = {
+            "sha256": held.carried.sha256,
+            "from": held.carried.origin,
+            "files": {
+                path: {"new": kept.new, "packed": kept.packed, "undo": as_json(kept.undo)}
+                for path, kept in held.carried.files.items()
+            },
+            "hunks": [list(hunk) for hunk in held.carried.hunks],
+        }
+    return value
+
+
+def _held(value: dict[str, Any]) -> Held:
+    patch = value.get("patch")
+    carried = None
+    if patch is not None:
+        carried = Carried(
+            str(patch["sha256"]),
+            str(patch["from"]),
+            {_path(path): _kept(kept) for path, kept in patch["files"].items()},
+            tuple(Hunk(_path(hunk[0]), *hunk[1:]) for hunk in patch["hunks"]),
+        )
+    return Held(
+        str(value["name"]),
+        tuple(_path(p) for p in value["files"]),
+        {_path(p): str(v) for p, v in value["companions"].items()},
+        tuple(str(r) for r in value["requires"]),
+        carried,
+    )
+
+
+def _kept(value: dict[str, Any]) -> Kept:
+    packed = value["packed"]
+    if not isinstance(packed, (str, type(None))):
+        raise ValueError("a patched file that is no packed text")
+    return Kept(bool(value["new"]), packed, of_json(value["undo"]))
+
+
 def _file_json(entry: FileRecord) -> dict[str, Any]:
     value: dict[str, Any] = {
         "before": entry.before, "after": entry.after, "mode": f"{entry.mode:04o}"
@@ -222,7 +264,7 @@ def _file_json(entry: FileRecord) -> dict[str, Any]:
     if entry.link is not None:
         value["link"] = entry.link
     if entry.undo:
-        value["undo"] = [[p.offset, p.size, _text(p.text)] for p in entry.undo]
+        value["undo"] = as_json(entry.undo)
     if entry.witness is not None:
         value["witness"] = entry.witness._asdict()
     return value
@@ -230,34 +272,12 @@ def _file_json(entry: FileRecord) -> dict[str, Any]:
 
 def _file(value: dict[str, Any]) -> FileRecord:
     witness = value.get("witness")
-    undo = tuple(Piece(int(o), int(s), base64.b64decode(t)) for o, s, t in value.get("undo", ()))
-    if any(piece.offset < 0 or piece.size < 0 for piece in undo):
-        raise ValueError("a piece outside the file")
     fields = None if witness is None else {k: str(witness[k]) for k in Witness._fields}
     return FileRecord(
         None if value["before"] is None else str(value["before"]),
-        str(value["after"]),
+        None if value["after"] is None else str(value["after"]),
         int(value["mode"], 8),
         value.get("link"),
-        undo,
+        of_json(value.get("undo", [])),
         None if fields is None else Witness(**fields),
     )
-
-
-def _text(raw: bytes) -> str:
-    return base64.b64encode(raw).decode("ascii")
-
-
-def _pack(raw: bytes) -> str:
-    return _text(zlib.compress(raw, 9))
-
-
-def _unpack(text: str) -> bytes:
-    try:
-        unpacker = zlib.decompressobj()
-        raw = unpacker.decompress(base64.b64decode(text, validate=True), LARGEST)
-    except (zlib.error, binascii.Error) as error:
-        raise ValueError(f"RECORD's first bytes are damaged: {error}") from error
-    if unpacker.unconsumed_tail:
-        raise ValueError("RECORD's first bytes are too many")
-    return raw

@@ -29,12 +29,14 @@ def write(
     changes: Sequence[Change],
     *,
     full: bool = False,
+    patches: Sequence[manifest.Held] = (),
 ) -> list[str]:
     """Write the changed files, relative to the package's parent, and a manifest: all or nothing.
 
     Args:
         directory: made if need be. It must be empty, or hold an earlier output of ours.
         full: write every other file of the package too.
+        patches: what the record shall keep of carried patches.
 
     Returns:
         The paths written, relative to ``directory``, the manifest left out.
@@ -45,12 +47,14 @@ def write(
     """
     contents = {c.path: c.after for c in changes if c.after is not None}
     if full:
+        gone = {c.path for c in changes if c.after is None}
         for path in target.files():
-            contents.setdefault(path, target.read(path) or b"")
+            if path not in gone:
+                contents.setdefault(path, target.read(path) or b"")
     record = manifest.Manifest(
         manifest.TOOL,
         target.version,
-        tuple(_held(catalog.load(v.codemod), changes) for v in verdicts),
+        (*patches, *(_held(catalog.load(v.codemod), changes) for v in verdicts)),
         {change.path: _entry(target, change, verdicts) for change in changes},
     )
     home = beside(absolute(directory))
@@ -116,13 +120,12 @@ def _held(codemod: Codemod, changes: Sequence[Change]) -> manifest.Held:
 
 def _entry(target: Target, change: Change, verdicts: Sequence[Verdict]) -> manifest.FileRecord:
     """Return what the record says of a file, so that `status` and `revert` work on the output."""
-    assert change.after is not None
-    after = manifest.sha256(change.after)
+    after = None if change.after is None else manifest.sha256(change.after)
     if change.before is None:
         return manifest.FileRecord(None, after, 0o644)
     names = [verdict.codemod for verdict in verdicts]
     witness = take(target, change.path, change.before, names) or unproven(change.before)
-    undo = manifest.pieces(change.before, change.after)
+    undo = manifest.pieces(change.before, change.after or b"")
     return manifest.FileRecord(
         manifest.sha256(change.before), after, 0o644, undo=undo, witness=witness
     )

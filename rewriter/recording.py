@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter import catalog, manifest
+from rewriter.carried import CarriedPatch, Delta
+from rewriter.carried import held as held_of
 from rewriter.codemod import Codemod
 from rewriter.errors import RefusedError
 from rewriter.manifest import FileRecord, Held, Manifest
@@ -21,13 +24,17 @@ from rewriter.targets.overlay import (
     looks_beside_itself,
     start_file,
 )
-from rewriter.targets.record import rewritten, taken_back
+from rewriter.targets.record import parse_record, rewritten, taken_back
 from rewriter.transaction import Content, Link, Write
 from rewriter.witness import Witness, unproven
 
 if TYPE_CHECKING:
     from rewriter.leftovers import Leftover
     from rewriter.targets import Target
+
+
+PROBE = "sglang/__init__.py"
+"""The file whose owner new files get, where there is none that they belong to."""
 
 
 class Proof(NamedTuple):
@@ -53,8 +60,9 @@ class Planned(NamedTuple):
         known: the manifest as it is.
         originals: every module without our edits.
         proofs: of those.
-        contents: every module and companion as it shall be.
-        gone: companions to remove.
+        contents: every module and companion as it shall be; without what patches delete.
+        gone: files to remove: companions, those that patches brought, those that they delete.
+        layers: what each carried patch makes of the files beneath the codemods.
     """
 
     target: Target
@@ -64,6 +72,7 @@ class Planned(NamedTuple):
     proofs: Mapping[str, Proof]
     contents: Mapping[str, bytes]
     gone: tuple[str, ...]
+    layers: Mapping[str, Mapping[str, Delta]] = MappingProxyType({})
 
     def entry(self, path: str) -> FileRecord | None:
         """Return what the manifest says of a file."""
@@ -76,26 +85,57 @@ def manifest_of(planned: Planned, wanted: Sequence[Codemod]) -> Manifest | None:
     held: list[Held] = []
     record = _first_record(planned)
     for codemod in wanted:
-        patched = [path for path in codemod.files() if path in planned.originals]
-        if all(planned.contents[p] == planned.originals[p].raw for p in patched):
+        if isinstance(codemod, CarriedPatch):
+            one = _held_patch(planned, codemod)
+        else:
+            one = _held_codemod(planned, codemod, files)
+        if one is None:
             continue  # upstream has it
-        versions: dict[str, str] = {}
-        for companion in codemod.companions:
-            raw = planned.contents[companion.path]
-            known = catalog.companion_version(raw)
-            versions[companion.path] = f"{known[0]} {known[1]}" if known else companion.source
-            mode = _mode(planned, patched[0]) & 0o666
-            files[companion.path] = FileRecord(None, manifest.sha256(raw), mode)
-        held.append(Held(codemod.name, tuple(patched), versions, codemod.requires))
-        for path in patched:
+        held.append(one)
+        for path in one.files:
             files[path] = _entry(planned, path, record)
     if not held:
         return None
     return Manifest(manifest.TOOL, planned.target.version, tuple(held), files, record)
 
 
+def _held_codemod(
+    planned: Planned, codemod: Codemod, files: dict[str, FileRecord]
+) -> Held | None:
+    """Return a codemod's entry, and note its companions; None where it changes nothing."""
+    patched = [path for path in codemod.files() if path in planned.contents]
+    if all(planned.contents[p] == _beneath(planned, p) for p in patched):
+        return None
+    versions: dict[str, str] = {}
+    for companion in codemod.companions:
+        raw = planned.contents[companion.path]
+        known = catalog.companion_version(raw)
+        versions[companion.path] = f"{known[0]} {known[1]}" if known else companion.source
+        mode = _mode(planned, patched[0]) & 0o666
+        files[companion.path] = FileRecord(None, manifest.sha256(raw), mode)
+    return Held(codemod.name, tuple(patched), versions, codemod.requires)
+
+
+def _beneath(planned: Planned, path: str) -> bytes | None:
+    """Return a file with the carried patches alone."""
+    for layer in reversed(list(planned.layers.values())):
+        if path in layer:
+            return layer[path].after
+    return planned.originals[path].raw
+
+
+def _held_patch(planned: Planned, patch: CarriedPatch) -> Held | None:
+    """Return a patch's entry; None where nothing of it is needed."""
+    layer = planned.layers[patch.name]
+    return held_of(patch, layer, planned.contents) if layer else None
+
+
 def _entry(planned: Planned, path: str, record: bytes | None) -> FileRecord:
-    found, raw = planned.originals[path], planned.contents[path]
+    raw = planned.contents.get(path)
+    after = None if raw is None else manifest.sha256(raw)
+    if path not in planned.originals:
+        return FileRecord(None, after, _mode(planned, path))
+    found = planned.originals[path]
     there, known = _on_disk(planned.home, path), planned.entry(path)
     link = there.text if isinstance(there, Link) else None
     if known is not None and found.ours and link is None:
@@ -106,10 +146,10 @@ def _entry(planned: Planned, path: str, record: bytes | None) -> FileRecord:
         witness = witness._replace(also=manifest.sha256(record))
     return FileRecord(
         manifest.sha256(found.raw),
-        manifest.sha256(raw),
+        after,
         _mode(planned, path),
         link,
-        manifest.pieces(found.raw, raw),
+        manifest.pieces(found.raw, raw or b""),
         witness,
     )
 
@@ -117,6 +157,9 @@ def _entry(planned: Planned, path: str, record: bytes | None) -> FileRecord:
 def _mode(planned: Planned, path: str) -> int:
     if isinstance(planned.target, Overlay):
         return 0o644
+    if not (planned.home.root / path).exists():
+        entry = planned.entry(path)
+        return 0o644 if entry is None else entry.mode
     return stat.S_IMODE((planned.home.root / path).stat().st_mode)
 
 
@@ -142,15 +185,26 @@ def _first_record(planned: Planned) -> bytes | None:
     now = planned.home.record_bytes()
     if now is None:
         return None
-    companions = {*planned.gone, *(planned.contents.keys() - planned.originals.keys())}
+    companions = {*planned.gone, *planned.contents} - planned.originals.keys()
     own = f"{planned.home.folder.name}/{planned.home.manifest}"
     if planned.known is not None and planned.known.record is not None:
-        paths = {*planned.known.files, *companions, own}
+        paths = {*planned.known.files, *companions, own} - _told_rightly(planned, now)
         return taken_back(now, planned.known.record, paths)
     before: dict[str, bytes | None] = {
         path: found.raw for path, found in planned.originals.items() if found.ours
     }
     return rewritten(now, before | dict.fromkeys([*companions, own]), ())
+
+
+def _told_rightly(planned: Planned, record: bytes) -> set[str]:
+    """Return the files that hold nothing of ours and that RECORD describes: an installer's work."""
+    rows = parse_record(record)
+    return {
+        path
+        for path, found in planned.originals.items()
+        if not found.ours and found.disk is not None
+        and path in rows and rows[path].matches(found.disk)
+    }  # fmt: skip
 
 
 def _new_record(planned: Planned, made: Manifest | None) -> bytes | None:
@@ -159,7 +213,7 @@ def _new_record(planned: Planned, made: Manifest | None) -> bytes | None:
     if first is None or made is None:
         return first
     own = f"{planned.home.folder.name}/{planned.home.manifest}"
-    contents: dict[str, bytes | None] = {path: planned.contents[path] for path in made.files}
+    contents: dict[str, bytes | None] = {p: planned.contents.get(p) for p in made.files}
     contents[own] = made.dump()
     new = [path for path, entry in made.files.items() if entry.before is None]
     return rewritten(first, contents, {*new, own})
@@ -176,19 +230,20 @@ def writes_of(
 ) -> tuple[Write, ...]:
     """Return what to write, in order: no reader may see a patched module without its companion.
 
-    Companions, modules, companions that go, RECORD, the manifest last; where nothing stays
-    applied the other way round.
+    New files, changed ones, those that go, RECORD, the manifest last; where nothing stays applied
+    RECORD and the manifest come first.
     """
-    models = {c.path: _model(codemod, planned) for codemod in wanted for c in codemod.companions}
-    companions = [
-        _write(planned, path, planned.contents[path], model)
-        for path, model in models.items()
-        if path in planned.contents
-    ]
     modules = [
         _write(planned, path, _module_content(planned, path, made)) for path in planned.originals
     ]
-    leaving = [_write(planned, path, None) for path in planned.gone]
+    arriving = [
+        *_new(planned, wanted),
+        *(write for write in modules if write.before is None),
+    ]
+    leaving = [write for write in modules if write.after is None and write.before is not None]
+    modules = [write for write in modules if write not in arriving and write not in leaving]
+    brought = [path for path in planned.gone if path not in planned.originals]
+    leaving += [_write(planned, path, None) for path in brought]
     others = [one for one in left if one.at == "root" and one.path not in planned.gone]
     leaving += [_write(planned, one.path, None) for one in others]
     leaving += [_home_write(planned, one.path, None) for one in left if one.at == "home"]
@@ -199,15 +254,30 @@ def writes_of(
         about.append(_home_write(planned, planned.home.record, _new_record(planned, made)))
     raw = made.dump() if made is not None else None
     about.append(_home_write(planned, planned.home.manifest, raw))
-    ordered: Iterable[Write] = (*companions, *modules, *leaving, *about)
+    ordered: Iterable[Write] = (*arriving, *modules, *leaving, *about)
     if made is None:
-        ordered = (*reversed(about), *modules, *leaving)
+        ordered = (*reversed(about), *arriving, *modules, *leaving)
     return tuple(write for write in ordered if write.before != write.after)
+
+
+def _new(planned: Planned, wanted: Sequence[Codemod]) -> list[Write]:
+    """Return the writes of companions and of files that patches bring."""
+    models: dict[str, str | None] = {}
+    for codemod in wanted:
+        if isinstance(codemod, CarriedPatch):
+            models |= dict.fromkeys(codemod.new, PROBE)
+        else:
+            models |= {c.path: _model(codemod, planned) for c in codemod.companions}
+    return [
+        _write(planned, path, planned.contents[path], model)
+        for path, model in models.items()
+        if path in planned.contents and path not in planned.originals
+    ]
 
 
 def _model(codemod: Codemod, planned: Planned) -> str:
     """Return the module whose mode and owner a companion gets."""
-    return next(path for path in codemod.files() if path in planned.originals)
+    return next(path for path in codemod.files() if path in planned.contents)
 
 
 def _start_write(planned: Planned, overlay: Overlay, made: Manifest | None) -> Write:
@@ -223,14 +293,18 @@ def _start_write(planned: Planned, overlay: Overlay, made: Manifest | None) -> W
     served = {
         path: Served(entry.after, entry.before or "", looks_beside_itself(planned.contents[path]))
         for path, entry in made.files.items()
+        if entry.after is not None
     }
     return Write("root", START, there, start_file(overlay.version, served), None)
 
 
 def _write(planned: Planned, path: str, after: Content, like: str | None = None) -> Write:
+    before, mode, entry = _on_disk(planned.home, path), None, planned.entry(path)
+    if before is None and like is None and entry is not None:
+        like, mode = PROBE, entry.mode  # a file that a patch had deleted
     if isinstance(planned.target, Overlay):
-        like = None  # the module that it would be like lies in the package
-    return Write("root", path, _on_disk(planned.home, path), after, like)
+        like = mode = None  # the module that it would be like lies in the package
+    return Write("root", path, before, after, like, mode)
 
 
 def _home_write(planned: Planned, name: str, after: bytes | None) -> Write:
@@ -244,7 +318,7 @@ def _home_write(planned: Planned, name: str, after: bytes | None) -> Write:
 
 def _module_content(planned: Planned, path: str, made: Manifest | None) -> Content:
     """Return what shall stand at a module's path: a link again, if one stood there at first."""
-    raw = planned.contents.get(path, planned.originals[path].raw)
+    raw = planned.contents.get(path)
     if made is not None and path in made.files:
         return raw
     if isinstance(planned.target, Overlay):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter import catalog
+from rewriter.carried import file_of
 from rewriter.codemod import Codemod
 from rewriter.errors import Interrupted, RefusedError, TargetError
-from rewriter.forgotten import Forgotten
 from rewriter.installing import applied, carry_out, left_over, staying, steady
 from rewriter.leftovers import Leftover
 from rewriter.model import Verdict
+from rewriter.patches import named, of_record
 from rewriter.recording import Proof
 from rewriter.session import Session, in_order
 from rewriter.states import Survey
@@ -20,6 +22,7 @@ from rewriter.transition import Planner, Transition
 from rewriter.witness import Witness
 
 if TYPE_CHECKING:
+    from rewriter.manifest import Held
     from rewriter.targets import Target
 
 
@@ -124,15 +127,31 @@ def chosen(names: Sequence[str] | None, target: Target) -> list[Codemod]:
         CatalogError: one is unknown, to the manifest too.
         TargetError: the manifest cannot be read.
     """
-    from rewriter import config
     from rewriter.manifest import load
 
     home = home_of(target)
     known = load(home.manifest_path) if home is not None else None
     held = {one.name: one for one in known.codemods} if known is not None else {}
-    wanted = list(names or ()) or list(config.load().codemods) or list(held) or [catalog.DEFAULT]
+    wanted = list(names or ()) or _configured(held) or list(held) or [catalog.DEFAULT]
     found: list[Codemod] = []
     for name in dict.fromkeys(wanted):
-        gone = name in held and not catalog.knows(name)
-        found.append(Forgotten(held[name]) if gone else catalog.load(name))
+        name = _on_record(name, held)
+        found.append(of_record(held[name]) if name in held else catalog.load(name))
     return in_order(found)
+
+
+def _configured(held: Mapping[str, Held]) -> list[str]:
+    """Return what the configuration lists; of patches those that are on record, by their file."""
+    from rewriter import config
+
+    listed = config.load()
+    files = {Path(name).name for name in listed.patches}
+    patches = [name for name, one in held.items() if one.carried and file_of(name) in files]
+    return [*patches, *listed.codemods]
+
+
+def _on_record(name: str, held: Mapping[str, Held]) -> str:
+    """Return what the record calls it: a patch may be named by its file alone."""
+    if name in held or catalog.knows(name):
+        return name
+    return named(name, [one.name for one in held.values() if one.carried is not None]) or name

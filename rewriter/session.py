@@ -80,23 +80,43 @@ def opened(target: Target, names: Iterable[str] | None, force_version: bool) -> 
     """
     from rewriter import config
 
-    return Session(target, choose(names), force_version or config.load().force_version)
+    return Session(target, choose(names, target), force_version or config.load().force_version)
 
 
-def choose(names: Iterable[str] | None) -> tuple[Codemod, ...]:
+def choose(names: Iterable[str] | None, target: Target | None = None) -> tuple[Codemod, ...]:
     """Return the codemods that a command line or the configuration names, required ones first.
+
+    Args:
+        names: what was named; a target's patches, wanted or on record, may be among them.
+        target: where they are asked about; without one there are no patches.
 
     Raises:
         CatalogError: one is unknown or malformed.
+        UsageError: a patch cannot be read.
     """
     from rewriter import config
 
-    chosen = list(names or ()) or list(config.load().codemods) or [catalog.DEFAULT]
-    return tuple(in_order(catalog.load(name) for name in dict.fromkeys(chosen)))
+    chosen, wanted = list(names or ()), config.load()
+    patches: list[Codemod] = []
+    if target is not None and chosen and not all(catalog.knows(name) for name in chosen):
+        from rewriter.patching import picked
+
+        found, chosen = picked(chosen, target)
+        patches = list(found)
+    elif target is not None and not chosen and wanted.patches:
+        from rewriter.patching import configured
+
+        patches = list(configured(target))
+    if not chosen:
+        chosen = list(wanted.codemods) or ([] if patches else [catalog.DEFAULT])
+        chosen = [] if names else chosen
+    return tuple(in_order([*patches, *(catalog.load(name) for name in dict.fromkeys(chosen))]))
 
 
 def in_order(codemods: Iterable[Codemod]) -> list[Codemod]:
     """Return codemods in their order, but each after those of them that it requires.
+
+    Carried patches come first: they lie beneath all codemods.
 
     Raises:
         CatalogError: they require each other in a circle.
@@ -112,7 +132,7 @@ def in_order(codemods: Iterable[Codemod]) -> list[Codemod]:
                 place(given[name], (*above, codemod.name))
         ordered.setdefault(codemod.name, codemod)
 
-    for codemod in given.values():
+    for codemod in sorted(given.values(), key=lambda codemod: not codemod.is_patch):
         place(codemod, ())
     return list(ordered.values())
 

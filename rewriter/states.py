@@ -105,6 +105,10 @@ def _judged(
     codemod: Codemod, session: Session, manifest: Manifest | None, lenient: bool
 ) -> Standing:
     try:
+        if codemod.is_patch:
+            from rewriter.patches import of_patch
+
+            return Standing(*of_patch(codemod, session.target, manifest))
         return _shared(_standing(codemod, session, manifest), codemod, session)
     except SourceError as error:
         if not lenient:

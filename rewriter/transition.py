@@ -11,18 +11,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter import catalog, manifest
+from rewriter.carried import CarriedPatch, Delta, rebased
 from rewriter.codemod import Codemod
 from rewriter.errors import RefusedError
-from rewriter.model import SATISFIED, Change, State
+from rewriter.model import SATISFIED, Change, State, Verdict
 from rewriter.originals import Original, original
 from rewriter.recording import Planned, Proof, manifest_of, writes_of
 from rewriter.targets.home import Home, home_of
+from rewriter.targets.overlay import Overlay
 from rewriter.transaction import Write
-from rewriter.witness import doubts, take
+from rewriter.witness import Witness, doubts, take
 
 if TYPE_CHECKING:
     from rewriter.leftovers import Leftover
-    from rewriter.manifest import Manifest
+    from rewriter.manifest import FileRecord, Manifest
     from rewriter.session import Session
     from rewriter.states import Survey
 
@@ -81,9 +83,12 @@ class Planner:
         originals = self._originals(present, wanted)
         proofs = {path: self._proof(path, found) for path, found in originals.items()}
         self._demand_proof(originals, proofs, wanted, accept_unproven)
-        contents = self._contents(originals, wanted)
-        gone = self._gone(present, wanted)
-        planned = Planned(self.target, self.home, self.manifest, originals, proofs, contents, gone)
+        beneath, layers = self._patched(originals, wanted)
+        contents = self._contents(beneath, wanted)
+        gone = self._gone(present, wanted, originals, contents)
+        planned = Planned(
+            self.target, self.home, self.manifest, originals, proofs, contents, gone, layers
+        )
         made = manifest_of(planned, wanted)
         writes = writes_of(planned, wanted, made, tuple(left))
         return Transition(
@@ -98,9 +103,10 @@ class Planner:
     def _changes(self, planned: Planned) -> tuple[Change, ...]:
         """Return what becomes of each module and companion, as bytes."""
         contents, originals = planned.contents, planned.originals
-        changes = [Change(p, o.disk, contents.get(p, o.raw)) for p, o in originals.items()]
-        for path in dict.fromkeys([*(contents.keys() - originals.keys()), *planned.gone]):
-            changes.append(Change(path, self.target.read(path), contents.get(path)))
+        changes = [Change(p, o.disk, contents.get(p)) for p, o in originals.items()]
+        for path in dict.fromkeys([*contents, *planned.gone]):
+            if path not in originals:
+                changes.append(Change(path, self.target.read(path), contents.get(path)))
         return tuple(change for change in changes if change.before != change.after)
 
     # --- pristine bytes, and what proves them ----------------------------------------------
@@ -113,20 +119,38 @@ class Planner:
             paths |= dict.fromkeys(p for p, e in self.manifest.files.items() if e.before)
         found: dict[str, Original] = {}
         for path in paths:
-            raw = self.target.read(path)
-            if raw is not None:
-                entry = self.manifest.files.get(path) if self.manifest is not None else None
-                found[path] = original(path, raw, entry, present)
+            raw, entry = self.target.read(path), self._entry(path)
+            if raw is None and (entry is None or entry.after is not None):
+                continue  # not there; a file that a patch deleted is still on record
+            if entry is None or entry.before is not None:
+                found[path] = self._original(path, raw, entry, present)
         return found
 
+    def _original(
+        self, path: str, raw: bytes | None, entry: FileRecord | None, present: Sequence[Codemod]
+    ) -> Original:
+        """Return a file's pristine bytes; a shipped file has nothing of a patch, whatever it is."""
+        known = entry is not None and (raw is None or manifest.sha256(raw) == entry.after)
+        patched = any(isinstance(c, CarriedPatch) and path in c.files() for c in present)
+        if patched and not known and raw is not None and self._shipped(path, raw) is not None:
+            return Original(raw, raw, False)
+        moved = self.manifest is not None and self.manifest.version != self.target.version
+        return original(path, raw, entry, present, moved=moved)
+
+    def _entry(self, path: str) -> FileRecord | None:
+        return self.manifest.files.get(path) if self.manifest is not None else None
+
+    def _shipped(self, path: str, raw: bytes) -> Witness | None:
+        names = [name for name in catalog.names() if path in catalog.load(name).files()]
+        return take(self.target, path, raw, names)
+
     def _proof(self, path: str, found: Original) -> Proof:
-        entry = self.manifest.files.get(path) if self.manifest is not None else None
+        entry = self._entry(path)
         known = entry is not None and (found.ours or manifest.sha256(found.raw) == entry.before)
         frozen = entry.witness if known and entry is not None else None
         if frozen is not None and frozen.proves(found.raw):
             return Proof(frozen, True, True)
-        names = [name for name in catalog.names() if path in catalog.load(name).files()]
-        witness = take(self.target, path, found.raw, names)
+        witness = self._shipped(path, found.raw)
         if witness is None and frozen is not None:
             return Proof(frozen, False, True)
         return Proof(witness, witness is not None)  # the package moved on, and our edits with it
@@ -165,13 +189,54 @@ class Planner:
 
     # --- the new list ----------------------------------------------------------------------
 
-    def _contents(
+    def _patched(
         self, originals: Mapping[str, Original], wanted: Sequence[Codemod]
+    ) -> tuple[dict[str, bytes | None], dict[str, Mapping[str, Delta]]]:
+        """Return the files with the carried patches alone, and what each patch makes of them.
+
+        Raises:
+            RefusedError: a patch has no place in them any more without another one.
+        """
+        now: dict[str, bytes | None] = {path: found.raw for path, found in originals.items()}
+        layers: dict[str, Mapping[str, Delta]] = {}
+        for patch in wanted:
+            if not isinstance(patch, CarriedPatch):
+                continue
+            self._check_kind(patch)
+            made: dict[str, Delta] = {}
+            for path, delta in patch.deltas.items():
+                placed = rebased(delta, now.get(path))
+                if placed is None:
+                    raise RefusedError(
+                        f"{path}: what {patch.name} changes stands beside, or upon, what another "
+                        f"carried patch changes there; nothing was written. First: rewriter revert "
+                        f"{patch.name}"
+                    )
+                if placed.before != placed.after:
+                    made[path] = placed
+                    now[path] = placed.after
+            layers[patch.name] = made
+        return now, layers
+
+    def _check_kind(self, patch: CarriedPatch) -> None:
+        """Refuse what an overlay cannot serve: only modules are found through it."""
+        if not isinstance(self.target, Overlay):
+            return
+        for path, delta in patch.deltas.items():
+            if delta.after is None or not path.endswith(".py"):
+                what = "deletes" if delta.after is None else "changes, and it is no module,"
+                raise RefusedError(
+                    f"{path}: {patch.name} {what} this file, which an overlay cannot do: it serves "
+                    "modules; nothing was written. Apply the patch to the package itself"
+                )
+
+    def _contents(
+        self, beneath: Mapping[str, bytes | None], wanted: Sequence[Codemod]
     ) -> dict[str, bytes]:
         """Return every module's bytes, and the wanted companions', with the new list in them."""
         from rewriter.judge import changes
 
-        now: dict[str, bytes | None] = {path: found.raw for path, found in originals.items()}
+        now = dict(beneath)
         brought = {c.path for codemod in wanted for c in codemod.companions}
 
         def read(path: str) -> bytes | None:
@@ -181,43 +246,68 @@ class Planner:
 
         put_in: list[Codemod] = []
         for codemod in wanted:
+            if isinstance(codemod, CarriedPatch):
+                continue
             paths = [*codemod.files(), *(c.path for c in codemod.companions)]
             found = self.session.judge(codemod, {path: read(path) for path in paths})
             if found.state is not State.READY:
                 if found.state in SATISFIED:
                     continue
-                raise RefusedError(
-                    f"{codemod.name} is {found.state} on the original files: {found.reason}; "
-                    "nothing was written"
-                )
+                raise RefusedError(self._misfit(codemod, found, wanted))
             put_in.append(codemod)
             if len(wanted) > 1:
                 now.update({c.path: c.after for c in changes([codemod], read)})
-        pristine: dict[str, bytes | None] = {p: found.raw for p, found in originals.items()}
-        now = dict(pristine)
+        now = dict(beneath)
         now.update({change.path: change.after for change in changes(put_in, read)})
         return {path: raw for path, raw in now.items() if raw is not None}
 
-    def _gone(self, present: Sequence[Codemod], wanted: Sequence[Codemod]) -> tuple[str, ...]:
-        """Return the companions to remove. One that somebody edited is neither that nor replaced.
+    def _misfit(self, codemod: Codemod, found: Verdict, wanted: Sequence[Codemod]) -> str:
+        """Say that a codemod does not go over the files as they are beneath it."""
+        patches = [
+            c.name for c in wanted
+            if isinstance(c, CarriedPatch) and c.files().keys() & codemod.files().keys()
+        ]  # fmt: skip
+        if not patches:
+            return (
+                f"{codemod.name} is {found.state} on the original files: {found.reason}; "
+                "nothing was written"
+            )
+        return (
+            f"{codemod.name} is {found.state} on the files with {' and '.join(patches)}: "
+            f"{found.reason}; nothing was written. They cannot both be in: rewriter revert one, "
+            "then the other can be applied"
+        )
+
+    def _gone(
+        self,
+        present: Sequence[Codemod],
+        wanted: Sequence[Codemod],
+        originals: Mapping[str, Original],
+        contents: Mapping[str, bytes],
+    ) -> tuple[str, ...]:
+        """Return the files to remove: companions, those that patches brought or now delete.
+
+        One that somebody edited is neither that nor replaced.
 
         Raises:
-            RefusedError: a companion is not as we wrote it.
+            RefusedError: a file that we brought is not as we wrote it.
         """
         known = {c.path for codemod in present for c in codemod.companions}
         if self.manifest is not None:
-            known |= {path for held in self.manifest.codemods for path in held.companions}
-        stays = {c.path for codemod in wanted for c in codemod.companions}
+            known |= {path for path, entry in self.manifest.files.items() if entry.before is None}
+        stays = {path for path in contents if path not in originals}
         for path in sorted(known | stays):
-            raw = self.target.read(path)
-            entry = self.manifest.files.get(path) if self.manifest is not None else None
+            raw, entry = self.target.read(path), self._entry(path)
             if raw is None or (entry is not None and manifest.sha256(raw) == entry.after):
                 continue
             version = catalog.companion_version(raw)
             if version is None or not version[2]:
-                whose = "was edited" if version else "is not ours"
+                whose = "was edited" if version or entry is not None else "is not ours"
                 raise RefusedError(
                     f"{path} {whose}, so it is neither replaced nor removed; nothing was "
                     "written. Move it away, or remove it, and try again"
                 )
-        return tuple(p for p in sorted(known - stays) if self.target.read(p) is not None)
+        deleted = {path for path in originals if path not in contents}
+        return tuple(
+            p for p in sorted((known - stays) | deleted) if self.target.read(p) is not None
+        )

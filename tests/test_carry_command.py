@@ -56,8 +56,12 @@ def test_the_patched_tree(place: Path) -> None:
     assert done.code == 0
     assert (place / "out/sglang/__init__.py").read_text() == ""
     assert "c = 3" in (place / "out/sglang/srt/mod.py").read_text()
-    full = rewriter(*arguments(place, "new", "--output", str(place / "out")))
-    assert (full.code, "is not an empty directory" in full.err) == (2, True)
+    again = rewriter(*arguments(place, "new", "--output", str(place / "out")))
+    assert (again.code, (place / "out/sglang/__init__.py").exists()) == (0, False)
+    (place / "mine").mkdir()
+    (place / "mine/x").write_text("")
+    full = rewriter(*arguments(place, "new", "--output", str(place / "mine")))
+    assert (full.code, "is not empty and no output of rewriter" in full.err) == (2, True)
 
 
 def test_a_conflict_writes_nothing(place: Path) -> None:

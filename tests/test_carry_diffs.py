@@ -165,7 +165,8 @@ REFUSED = {
         "sglang/srt/gone.py: not in the release that the patch is for",
     ),
     "a path that leaves": (
-        "--- a/sglang/../x.py\n+++ b/sglang/../x.py\n" + HUNK, RefusedError, "leaves the package",
+        "--- a/sglang/../x.py\n+++ b/sglang/../x.py\n" + HUNK, RefusedError,
+        "inside the package, found one with `..`",
     ),
     "new and there": (
         f"--- /dev/null\n+++ b/{PATH}\n@@ -0,0 +1 @@\n+x = 1\n", RefusedError, "applied already",

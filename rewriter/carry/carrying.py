@@ -114,6 +114,7 @@ def _carried(applied: Applied, renamed: str | None, sources: single.Sources) -> 
             outcome = _edited(path, base, ours, onto, sources)
             if renamed is not None and onto == renamed:
                 _move(outcome, onto, path, sources)
+                onto = path
     return _File(applied, onto, outcome, _assigned(applied, outcome))
 
 

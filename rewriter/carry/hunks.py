@@ -52,12 +52,17 @@ class Hunk:
 
 @dataclass
 class FilePatch:
-    """What a diff does to one file. ``None`` stands for /dev/null."""
+    """What a diff does to one file. ``None`` stands for /dev/null.
+
+    Attributes:
+        modes: whether it changes the file's mode, which is not carried.
+    """
 
     patch: str
     old: str | None
     new: str | None
     renamed: bool = False
+    modes: bool = False
     hunks: list[Hunk] = field(default_factory=list)
 
     @property
@@ -82,9 +87,16 @@ def read(raw: bytes, patch: str) -> list[FilePatch]:
         lines.pop()
     reader = _Reader(lines, patch)
     files = reader.files()
-    if not any(f.hunks or f.renamed for f in files):
+    found = [f for f in files if f.hunks or f.renamed or None in (f.old, f.new)]
+    if not found:
+        modes = next((f.name for f in files if f.modes), "")
+        if modes:
+            raise UsageError(
+                f"{patch}: changes only the mode of {modes}; modes are not carried, and no text "
+                "changes"
+            )
         raise UsageError(f"{patch}: expected a unified diff, found no hunk in it")
-    return [f for f in files if f.hunks or f.renamed]
+    return found
 
 
 class _Reader:
@@ -125,10 +137,13 @@ class _Reader:
         self.at += 1
         while self.at < len(self.lines):
             line = self.lines[self.at]
+            self._check_kind(line, file)
             if line.startswith("new file mode"):
                 file.old = None
             elif line.startswith("deleted file mode"):
                 file.new = None
+            elif line.startswith("old mode"):
+                file.modes = True
             elif line.startswith("rename from "):
                 file.old, file.renamed = line.removeprefix("rename from "), True
             elif line.startswith("rename to "):
@@ -137,6 +152,21 @@ class _Reader:
                 break
             self.at += 1
         return file
+
+    def _check_kind(self, line: str, file: FilePatch) -> None:
+        """Refuse what is no change of a regular file."""
+        where = f"{self.patch}: line {self.at + 1}: {file.name}"
+        found = re.match(r"(?:(?:new|deleted) file mode|new mode|index \S+) (\d{6})$", line)
+        kind = {"120": "a symbolic link", "160": "a submodule"}.get(found[1][:3] if found else "")
+        if kind:
+            raise UsageError(
+                f"{where} is {kind}; only regular files can be carried, take it out of the patch"
+            )
+        if line.startswith("copy from "):
+            raise UsageError(
+                f"{where} is made as a copy of {line.removeprefix('copy from ')}; make the patch "
+                "without -C, so that it is a new file"
+            )
 
     def _plain(self, found: list[FilePatch]) -> None:
         old, new = (_path(self.lines[self.at + k][4:]) for k in (0, 1))

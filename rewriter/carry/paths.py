@@ -47,7 +47,10 @@ def in_package(path: str, tree: Tree) -> str | None:
     """
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise RefusedError(f"{path}: leaves the package; refused")
+        raise RefusedError(
+            f"{path}: expected a path inside the package, found one with `..`; nothing of such a "
+            "patch is read or written"
+        )
     tails = ["/".join(parts[n:]) for n, part in enumerate(parts) if part == PACKAGE]
     for tail in tails:
         if tree.read(tail) is not None:

@@ -58,6 +58,8 @@ def python(path: str, base: bytes, ours: bytes, onto: str, sources: Sources) -> 
     Raises:
         SourceError: one of the versions is no Python that can be divided.
     """
+    if _closed(base) != _closed(ours):  # a missing last newline is put right at the end
+        base, ours = _closed(base), _closed(ours)
     older, patched = (units.module(_source(path, raw)) for raw in (base, ours))
     newer = sources.module(onto)
     _source(onto, newer.source.raw)
@@ -103,6 +105,13 @@ def _source(path: str, raw: bytes) -> Source:
         raise SourceError(f"{path}: holds a lone carriage return")
     source.tree  # noqa: B018
     return source
+
+
+def _closed(raw: bytes) -> bytes:
+    """Return a file with a newline at its end: without one, its last line would not be the same."""
+    if not raw or raw.endswith((b"\n", b"\r")):
+        return raw
+    return raw + (b"\r\n" if b"\r\n" in raw else b"\n")
 
 
 def by_line(base: bytes, ours: bytes, onto: str, theirs: bytes) -> Outcome:

@@ -1,14 +1,14 @@
-"""``rewriter carry``: an ordinary patch of one release, for another one."""
+"""``rewriter carry``: an ordinary patch of one release, for another one, or into an install."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rewriter.commands.options import Json, Quiet
+from rewriter.commands.options import Json, TargetOptions, with_target
 from rewriter.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -16,19 +16,21 @@ if TYPE_CHECKING:
     from rewriter.targets import Target
 
 
+@with_target
 def run(
+    options: TargetOptions,
     patches: Annotated[list[Path], typer.Argument(help="Unified diffs, in the order to apply.")],
     older: Annotated[
         str,
         typer.Option("--from", help="What they are for: release, directory, wheel, or commit."),
     ],
     newer: Annotated[
-        str, typer.Option("--onto", help="What they shall be for: the same kinds.", metavar="B")
-    ],
-    repo: Annotated[
-        Path | None,
-        typer.Option("--repo", help="--from and --onto are commits of it.", metavar="DIR"),
+        str | None,
+        typer.Option("--onto", help="What they shall be for: the same kinds.", metavar="B"),
     ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Put them into TARGET; `revert` takes them out.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", help="Write the patched files.", metavar="DIR")
     ] = None,
@@ -40,99 +42,100 @@ def run(
     partial: Annotated[
         bool, typer.Option("--partial", help="Write what can be carried; conflicts are left out.")
     ] = False,
-    quiet: Quiet = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --apply: say what would be written.")
+    ] = False,
+    accept_unproven: Annotated[
+        bool,
+        typer.Option("--accept-unproven", help="Patch files that nothing proves to be as shipped."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Carry patches from one release to another, by structure.
 
-    Exit 0 if every hunk has one place, 1 if there are conflicts, 2 for bad input. Nothing is
-    written on 1 or 2; with --partial what can be carried is, and conflicts still exit 1.
+    With --repo DIR, --from and --onto are commits of it. Exit 0 if every hunk has one place, 1 if
+    there are conflicts, 2 for bad input. Nothing is written on 1 or 2; with --partial what can be
+    carried is, and conflicts still exit 1.
     """
-    from rewriter.carry.carrying import carry
+    from rewriter.patching import read, release_named
     from rewriter.report.progress import fetching
 
-    if full and output is None:
-        raise UsageError("--full goes with --output DIR")
     progress = None if as_json else fetching()
-    one, two = (_target(name, repo, progress) for name in (older, newer))
-    carried = carry([(str(p), _bytes(p)) for p in patches], one, two, partial=partial)
+    files = [(path.name, read(path)) for path in patches]
+    if apply:
+        given = {"--onto": newer, "--output": output, "--patch": patch, "--partial": partial}
+        _check_apply(options, given)
+        one = release_named(older, options.repo, progress)
+        target = options._replace(repo=None).resolve(progress)
+        from rewriter.commands.carrying import put_in
+
+        raise typer.Exit(put_in(files, older, one, target, dry_run, accept_unproven, as_json))
+    _check_onto(options, newer, full=full and output is None, apply=dry_run or accept_unproven)
+    assert newer is not None
+    one, two = (release_named(name, options.repo, progress) for name in (older, newer))
+    _onto(files, (older, one), two, output, patch, full, partial, as_json)
+
+
+def _check_apply(options: TargetOptions, given: dict[str, Any]) -> None:
+    wrong = next((name for name, value in given.items() if value), None)
+    if wrong == "--partial":
+        raise UsageError("--partial goes with --output or --patch: an install gets all or nothing")
+    if wrong is not None:
+        raise UsageError(f"--apply writes into a target; {wrong} goes without it")
+    if options.rev is not None:
+        raise UsageError("--rev: --apply writes, and a commit is never written; give --checkout")
+
+
+def _check_onto(options: TargetOptions, newer: str | None, *, full: bool, apply: bool) -> None:
+    named = [name for name, value in options._asdict().items() if value and name != "repo"]
+    if named:
+        option = f"--{named[0].replace('_', '-')}"
+        raise UsageError(f"{option} names a target to write, which goes with --apply")
+    if apply:
+        raise UsageError("--dry-run and --accept-unproven go with --apply")
+    if newer is None:
+        raise UsageError("name what the patches shall be for (--onto B), or where to (--apply)")
+    if full:
+        raise UsageError("--full goes with --output DIR")
+
+
+def _onto(
+    files: list[tuple[str, bytes]], older: tuple[str, Target], two: Target,
+    output: Path | None, patch: Path | None, full: bool, partial: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from rewriter.carry.carrying import carry
+
+    carried = carry(files, older[1], two, partial=partial)
     written: list[str] = []
     if partial or not carried.conflicts:
-        written = _write(carried, two, output, patch, full=full)
+        if output is not None:
+            from rewriter.commands.carrying import into_directory
+
+            written += into_directory(files, older[0], carried, two, output, full=full)
+        if patch is not None:
+            written += _diff(carried, two, patch)
     code = 1 if carried.conflicts else 0
     if as_json:
-        _print_json(carried, one, two, written, code)
-    elif not quiet:
-        _print(carried, one, two, written, aside=patch == Path("-"))
+        _print_json(carried, older[1], two, written, code)
+    else:
+        _print(carried, older[1], two, written, aside=patch == Path("-"))
     raise typer.Exit(code)
 
 
-def _target(name: str, repo: Path | None, progress: object) -> Target:
-    """Return what a user names in one word."""
-    from rewriter.errors import TargetError
-    from rewriter.targets import resolve
+def _diff(carried: Carried, target: Target, patch: Path) -> list[str]:
+    from rewriter.report.diff import unified
 
-    if repo is not None:
-        return resolve(repo=repo, rev=name)
-    place = Path(name)
-    if place.is_dir():
-        try:
-            return resolve(checkout=place)
-        except TargetError:
-            return resolve(site_packages=place)
-    if place.suffix == ".whl":
-        return resolve(wheel=place)
-    return resolve(release=name, progress=progress)  # type: ignore[arg-type]
-
-
-def _bytes(path: Path) -> bytes:
+    diff = unified(carried.changes, target.diff_prefix)
+    if patch == Path("-"):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(diff)
+        return []
     try:
-        return sys.stdin.buffer.read() if path == Path("-") else path.read_bytes()
+        patch.parent.mkdir(parents=True, exist_ok=True)
+        patch.write_bytes(diff)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def _write(
-    carried: Carried, target: Target, output: Path | None, patch: Path | None, *, full: bool
-) -> list[str]:
-    written: list[str] = []
-    if patch is not None:
-        from rewriter.report.diff import unified
-
-        diff = unified(carried.changes, target.diff_prefix)
-        if patch == Path("-"):
-            sys.stdout.flush()
-            sys.stdout.buffer.write(diff)
-        else:
-            _save(patch, diff)
-            written.append(str(patch))
-    if output is not None:
-        written += _tree(carried, target, output, full=full)
-    return written
-
-
-def _tree(carried: Carried, target: Target, output: Path, *, full: bool) -> list[str]:
-    """Write the changed files, or all, into an empty directory."""
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise RefusedError(f"{output} is not an empty directory; give one that is")
-    contents = {change.path: change.after for change in carried.changes}
-    if full:
-        for path in target.files():
-            contents.setdefault(path, target.read(path))
-    written: list[str] = []
-    for path, raw in sorted(contents.items()):
-        if raw is not None:
-            _save(output / path, raw)
-            written.append(str(output / path))
-    return written
-
-
-def _save(path: Path, raw: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(raw)
-    except OSError as error:
-        raise RefusedError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise RefusedError(f"{patch}: cannot be written: {error.strerror or error}") from error
+    return [str(patch)]
 
 
 def _print(carried: Carried, one: Target, two: Target, written: list[str], *, aside: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rewriter.codemod import Codemod
     from rewriter.leftovers import Leftover
+    from rewriter.manifest import Held
     from rewriter.session import Session
     from rewriter.states import Survey
     from rewriter.targets import Target
@@ -90,7 +91,7 @@ def _tell_digest(session: Session, survey: Survey, expect: str | None, as_json: 
 
 def _chosen(names: list[str] | None, target: Target) -> list[Codemod]:
     """Return the named codemods; else all that there are, and those that the record alone knows."""
-    from rewriter import catalog
+    from rewriter import catalog, config
     from rewriter.forgotten import Forgotten
     from rewriter.manifest import load
     from rewriter.session import choose, in_order
@@ -102,12 +103,18 @@ def _chosen(names: list[str] | None, target: Target) -> list[Codemod]:
     for one in held:
         if catalog.knows(one.name):
             catalog.load(one.name)  # a plug-in that the record names counts as named
-    forgotten = [Forgotten(one) for one in held if one.name not in catalog.names()]
+    gone = [one for one in held if one.carried is None and one.name not in catalog.names()]
+    forgotten = [Forgotten(one) for one in gone]
     if names:
         mine = [one for one in forgotten if one.name in names]
         rest = [n for n in names if all(n != one.name for one in mine)]
-        return [*mine, *(choose(rest) if rest else ())]
-    return [*forgotten, *in_order(catalog.load(name) for name in catalog.names())]
+        return [*mine, *(choose(rest, target) if rest else ())]
+    every = in_order(catalog.load(name) for name in catalog.names())
+    if config.load().patches or any(one.carried for one in held):
+        from rewriter.patching import wanted_or_there
+
+        return [*wanted_or_there(target), *forgotten, *every]
+    return [*forgotten, *every]
 
 
 def _left(session: Session, survey: Survey) -> list[Leftover]:
@@ -143,6 +150,7 @@ def _lines(
     yield f"rewriter {__version__}" + _record_words(survey)
     for standing in survey.standings:
         yield from verdict_lines(standing.verdict, colour=colourful())
+        yield from _patch_words(survey, standing.verdict.codemod)
         yield f"  proof: {proofs[standing.verdict.codemod]}"
     yield from _our_files(survey)
     for one in left:
@@ -150,6 +158,12 @@ def _lines(
             "; `rewriter revert` removes it" if one.ours else "; remove it by hand"
         )
     yield from _processes(survey)
+
+
+def _patch_words(survey: Survey, name: str) -> Iterable[str]:
+    held = survey.manifest.held(name) if survey.manifest is not None else None
+    if held is not None and held.carried is not None:
+        yield f"  patch: made for {held.carried.origin}, sha256 {held.carried.sha256[:16]}…"
 
 
 def _record_words(survey: Survey) -> str:
@@ -169,6 +183,10 @@ def _our_files(survey: Survey) -> Iterable[str]:
         for path, version in held.companions.items():
             if (survey.home.root / path).is_file():
                 yield f"ours: {path} (companion {version})"
+        if held.carried is not None:
+            for path, kept in held.carried.files.items():
+                if kept.new and (survey.home.root / path).is_file():
+                    yield f"ours: {path} (brought by {held.name})"
     yield f"ours: {survey.home.shown}/{survey.home.manifest} (the record)"
 
 
@@ -180,6 +198,14 @@ def _processes(survey: Survey) -> Iterable[str]:
     found = older_than(survey.home.root, survey.manifest.files)
     if found:
         yield sentence(found)
+
+
+def _held_json(held: Held) -> dict[str, Any]:
+    value: dict[str, Any] = {"name": held.name, "companions": dict(held.companions)}
+    if held.carried is not None:
+        patch = held.carried
+        value["patch"] = {"sha256": patch.sha256, "from": patch.origin, "files": list(patch.files)}
+    return value
 
 
 def _print_json(
@@ -194,9 +220,7 @@ def _print_json(
             "path": f"{home.shown}/{home.manifest}",
             "tool": known.tool,
             "version": known.version,
-            "codemods": [
-                {"name": h.name, "companions": dict(h.companions)} for h in known.codemods
-            ],
+            "codemods": [_held_json(held) for held in known.codemods],
         }
     typer.echo(
         document(

@@ -12,6 +12,7 @@ from rewriter.errors import RefusedError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rewriter.codemod import Codemod
     from rewriter.session import Session
     from rewriter.syncing import Synced
     from rewriter.targets import Target
@@ -59,7 +60,7 @@ def run(
 
 
 def configured(target: Target, force_version: bool) -> tuple[Session, bool]:
-    """Return the session of exactly the configuration's codemods, and whether it accepts unproven.
+    """Return the session of exactly what the configuration lists, and if it accepts unproven files.
 
     Raises:
         UsageError: there is no configuration here, or it lists no codemods.
@@ -70,10 +71,15 @@ def configured(target: Target, force_version: bool) -> tuple[Session, bool]:
     wanted = config.load()
     if wanted.path is None or not wanted.lists:
         raise UsageError(
-            "there is no list of `codemods` in ./rewriter.toml or in [tool.rewriter] of "
-            "./pyproject.toml; an empty list takes all out"
+            "there is no list of `codemods` or `patches` in ./rewriter.toml or in [tool.rewriter] "
+            "of ./pyproject.toml; an empty list takes all out"
         )
-    codemods = in_order(catalog.load(name) for name in wanted.codemods)
+    patches: list[Codemod] = []
+    if wanted.patches:
+        from rewriter.patching import configured as patches_of
+
+        patches = list(patches_of(target, exactly=True))
+    codemods = in_order([*patches, *(catalog.load(name) for name in wanted.codemods)])
     return Session(target, codemods, force_version or wanted.force_version), wanted.accept_unproven
 
 

@@ -78,7 +78,7 @@ def _site_lines(site: SiteResult, verdict: Verdict, *, colour: bool) -> Iterable
     """Yield a site's line; its own state is told only where it is not the verdict's."""
     where = f"{site.line:>5}" if site.line else "    -"
     name = site.definition.rsplit("/", 1)[-1] if site.kind == "companion" else site.definition
-    line = f"  {where}  {site.kind:<11} {name}"
+    line = f"  {where}  {site.kind:<11} {name}".rstrip()
     state = "" if site.state is verdict.state else site.state.value
     painted = paint(state, _COLOURS[site.state], colour=colour)
     if len(line) + 2 + len(state) <= WIDTH:

@@ -22,7 +22,8 @@ def written_lines(
     sizes = {c.path: (c.before, c.after) for c in transition.changes}
     for write in transition.writes:
         before, after = sizes.get(write.path, (write.before, write.after))
-        what = _what(write, home, before, after)
+        own = write.path in transition.proofs  # of the package, not one that we brought
+        what = _what(write, home, before, after, own=own)
         yield f"{_verb(write, dry_run)} {_shown(write, home)} ({what})"
 
 
@@ -41,7 +42,9 @@ def _verb(write: Write, dry_run: bool) -> str:
     return f"would {plain}" if dry_run else done
 
 
-def _what(write: Write, home: Home | None, before: object, after: object) -> str:
+def _what(
+    write: Write, home: Home | None, before: object, after: object, *, own: bool
+) -> str:  # fmt: skip
     if home is not None and write.at == "home" and write.path == home.manifest:
         return "the record" if write.after is None else "the record; `rewriter revert` reads it"
     if home is not None and write.at == "home" and write.path == home.record:
@@ -49,9 +52,9 @@ def _what(write: Write, home: Home | None, before: object, after: object) -> str
     if isinstance(write.after, Link):
         return f"a link to {write.after.text}, as before"
     if write.before is None:
-        return "new file"
+        return "there again, as before" if own and before is None else "new file"
     if write.after is None:
-        return "ours"
+        return "the patch deletes it" if own and after is None else "ours"
     if not isinstance(before, bytes) or not isinstance(after, bytes):
         return "changed"
     difference = after.count(b"\n") - before.count(b"\n")

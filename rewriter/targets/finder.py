@@ -41,11 +41,11 @@ class Search:
             self._check(original)
         place = f"{self.overlay}/{self.file}"
         told = original.origin if original is not None and self.beside else None
+        inner = original.submodule_search_locations if original else None
+        if not self.before and place.endswith("/__init__.py"):
+            inner = [place.rpartition("/")[0]]  # a package that is new
         return spec_from_file_location(
-            self.name,
-            place,
-            loader=Loader(self, place, told),
-            submodule_search_locations=original.submodule_search_locations if original else None,
+            self.name, place, loader=Loader(self, place, told), submodule_search_locations=inner
         )
 
     def refuse(self, what: str) -> None:

@@ -106,6 +106,11 @@ def taken_back(data: bytes, first: bytes, paths: Collection[str]) -> bytes:
         return first
     original = dict(then)
     lines = [original.get(path, "") if path in paths else line for path, line in now]
+    listed = {path for path, _ in now}
+    gone = [line for path, line in then if path in paths and path not in listed]
+    if gone and lines and not _ending(lines[-1]):
+        lines[-1] += _ending(gone[0]) or "\n"
+    lines += gone
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 

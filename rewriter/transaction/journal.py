@@ -31,6 +31,7 @@ class Write(NamedTuple):
         path: with forward slashes.
         before, after: the contents; a link stands for itself, not for what it leads to.
         like: for a new file, the path in ``root`` of the one whose mode and owner it gets.
+        mode: for a new file, its own permission bits where they are known.
     """
 
     at: str
@@ -38,6 +39,7 @@ class Write(NamedTuple):
     before: Content
     after: Content
     like: str | None = None
+    mode: int | None = None
 
     @property
     def name(self) -> str:

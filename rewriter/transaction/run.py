@@ -225,7 +225,8 @@ class Run:
             return attributes.of(self._folder(write), write.name)
         if write.like is not None:
             folder = self._ground.folder("root", write.like)
-            return attributes.plain(attributes.of(folder, write.like.rpartition("/")[2]))
+            found = attributes.plain(attributes.of(folder, write.like.rpartition("/")[2]))
+            return found if write.mode is None else found._replace(mode=write.mode)
         return attributes.new(self._folder(write))
 
     def _folder(self, write: Write) -> Folder:
