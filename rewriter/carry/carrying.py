@@ -18,7 +18,8 @@ from rewriter.source import Source
 if TYPE_CHECKING:
     from rewriter.targets import Target
 
-_WORST = (Fate.UPSTREAM, Fate.EXACTLY, Fate.STRUCTURE, Fate.CONFLICT)
+_WORST = (Fate.UPSTREAM, Fate.EXACTLY, Fate.STRUCTURE, Fate.REVIEW, Fate.CONFLICT)
+_REFUSING = (Fate.REVIEW, Fate.CONFLICT)
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Carried:
 
     @property
     def conflicts(self) -> bool:
-        """Tell whether a hunk has no one meaning in the other release."""
-        return any(result.fate is Fate.CONFLICT for result in self.results)
+        """Tell whether a hunk has no one meaning in the other release, or is to be reviewed."""
+        return any(result.fate in _REFUSING for result in self.results)
 
 
 @dataclass
@@ -74,7 +75,8 @@ def carry(
 
     Args:
         patches: name and bytes of each, applied in this order.
-        partial: leave out the hunks that are conflicts instead of everything.
+        partial: leave out the hunks that are conflicts instead of everything; what is to be
+            reviewed is in.
 
     Raises:
         UsageError: a patch is no unified diff.
@@ -84,7 +86,7 @@ def carry(
     applied, renamed, outside = patched.applied(patches, sources.older)
     files = [_carried(each, renamed.get(path), sources) for path, each in applied.items()]
     _check(files, sources)
-    broken = any(s.fate is Fate.CONFLICT for file in files for s in file.outcome.steps)
+    broken = any(s.fate in _REFUSING for file in files for s in file.outcome.steps)
     texts = {} if broken and not partial else _texts(files, sources, partial=True)
     changes = tuple(
         Change(path, sources.newer.read(path), raw)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from rewriter.carry import bindings, contracts, names, vanished
+from rewriter.carry import bindings, contracts, names, reviews, vanished
 from rewriter.carry.applying import Applied
 from rewriter.carry.contracts import Fault, Key
 from rewriter.carry.package import Package
@@ -98,6 +98,11 @@ def _faults(
     for fault in found:
         line = _line(ours, new, before, fault.line)
         yield Step(Fate.CONFLICT, (1, 0), (line, line), "", fault.line, fault.reason)
+    for fault in reviews.foreign(two, after, sides.made):
+        line = _line(ours, new, before, fault.line)
+        yield Step(Fate.REVIEW, (1, 0), (line, line), "", fault.line, fault.reason)
+    versions = (tree.target.version for tree in trees)
+    yield from reviews.dated(ours, before, *versions)
 
 
 def _line(ours: str, new: str, before: frozenset[int], line: int) -> int:

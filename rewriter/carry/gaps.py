@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rewriter.carry import spots
+from rewriter.carry import reviews, spots
 from rewriter.carry.ledger import Ledger
 from rewriter.carry.steps import Fate, Lines
 from rewriter.carry.texts import comments, fitted, newline
@@ -45,6 +45,9 @@ class Gaps:
         fate = Fate.STRUCTURE if how else Fate.EXACTLY
         near = spot.block.units[min(spot.index, len(spot.block.units) - 1)]
         self.ledger.told(fate, lines, near, how)
+        if word := reviews.peers(before, after, new, self.mapping):
+            reason = f"upstream gave the statements on both sides of it `{word}`"
+            self.ledger.told(Fate.REVIEW, lines, near, reason)
 
     def _removal(
         self, gap: spots.Gap, gone: list[Unit], new: list[Unit], lines: tuple[Lines, Lines]
@@ -58,6 +61,7 @@ class Gaps:
         else:
             moved = any(unit in self.mapping.moved for unit in gone)
             self._exchange(gone, there, new)
+            self.ledger.changed += [(unit, lines[1]) for unit in gone]
             how = "upstream moved what it replaces" if moved else ""
             self.ledger.told(Fate.STRUCTURE if moved else Fate.EXACTLY, lines, there[0], how)
 

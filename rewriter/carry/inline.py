@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import keyword
 import re
 from collections.abc import Sequence
@@ -93,11 +94,36 @@ def lost_comments(base: Sequence[Token], ours: Sequence[Token], theirs: Sequence
     return False
 
 
-def import_place(there: Sequence[str], name: str) -> int:
-    """Return before which of the imported names another one goes: in order where they are."""
-    if list(there) == sorted(there):
-        return next((n for n, other in enumerate(there) if other > name), len(there))
-    return len(there)
+def import_places(there: Sequence[str], ours: Sequence[str], new: Sequence[str]) -> list[int]:
+    """Return before which of the imported names each new one goes: in order where they are.
+
+    The orders are those of isort: constants, classes, others, or all together; 9 before 10. Where
+    they are in none, a name goes behind the one that it follows in the patch.
+    """
+    for key in (_by_kind, _natural, _plain):
+        keys = [key(other) for other in there]
+        if keys == sorted(keys):
+            return [bisect.bisect_right(keys, key(name)) for name in new]
+    places: dict[str, int] = {name: n + 1 for n, name in enumerate(there)}
+    for name in new:
+        before = ours[ours.index(name) - 1] if ours.index(name) else ""
+        places[name] = places.get(before, len(there))
+    return [places[name] for name in new]
+
+
+def _plain(name: str) -> tuple[str | int, ...]:
+    return (name,)
+
+
+def _natural(name: str) -> tuple[str | int, ...]:
+    parts = re.split(r"(\d+)", name.lower())
+    return tuple(int(part) if n % 2 else part for n, part in enumerate(parts))
+
+
+def _by_kind(name: str) -> tuple[str | int, ...]:
+    if name.isupper() and len(name) > 1:
+        return (0, *_natural(name))
+    return (1 if name[:1].isupper() else 2, *_natural(name))
 
 
 def imported(

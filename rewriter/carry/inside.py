@@ -85,8 +85,10 @@ class Inside:
         separate = ", "
         if last.lineno != node.lineno:
             separate = "," + newline(source) + source.indent(source.offset(last.lineno, 0))
-        for name in sorted(names):
-            place = inline.import_place([ast.unparse(a) for a in aliases], name)
+        there = [ast.unparse(a) for a in aliases]
+        order = [ast.unparse(a) for a in getattr(ours.node, "names", [])]
+        places = inline.import_places(there, order, names)
+        for place, name in sorted(zip(places, names, strict=True), key=lambda found: found[0]):
             if place < len(aliases):
                 at = source.offset(aliases[place].lineno, aliases[place].col_offset)
                 self.ledger.edit(source, at, at, name + separate)

@@ -21,12 +21,14 @@ class Ledger:
         edits: what is to change in the other release's files, and for which step; an edit of
             layout alone belongs to none.
         steps: what became of each change.
+        changed: the statements that the patch changes or removes, and the patched lines.
     """
 
     def __init__(self, mapping: Mapping) -> None:
         self.mapping = mapping
         self.edits: list[tuple[Source, TextEdit, int | None]] = []
         self.steps: list[Step] = []
+        self.changed: list[tuple[Unit, Lines]] = []
 
     def layout_only(self) -> None:
         """Say that the last edit is of layout alone: it stays when steps are left out."""

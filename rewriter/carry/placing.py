@@ -107,6 +107,8 @@ class Placing:
         if theirs.text == ours.text:
             self.ledger.say(Fate.UPSTREAM, base, ours, theirs)
             return
+        if base.key != ours.key:
+            self.ledger.changed.append((base, (ours.first, ours.last)))
         if base.segments and len(base.segments) == len(ours.segments) and theirs.segments:
             self._segments(base, ours, theirs)
             return

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from rewriter.carry import plain, units
+from rewriter.carry import plain, reviews, units
 from rewriter.carry.matching import likeness
 from rewriter.carry.paths import Tree
 from rewriter.carry.placing import Placing
@@ -74,8 +74,10 @@ def python(path: str, base: bytes, ours: bytes, onto: str, sources: Sources) -> 
     placing.blocks(older, patched, newer)
     if any(s.fate is Fate.CONFLICT for s in placing.ledger.steps) and _holds(older, patched, newer):
         return Outcome([replace(s, fate=Fate.UPSTREAM, reason="") for s in placing.ledger.steps])
+    steps = placing.ledger.steps
+    steps += reviews.copies(older, newer, placing.ledger.changed)
     edits = [(source.path, edit, step) for source, edit, step in placing.ledger.edits]
-    return Outcome(placing.ledger.steps, edits)
+    return Outcome(steps, edits)
 
 
 def _holds(base: units.Block, ours: units.Block, theirs: units.Block) -> bool:

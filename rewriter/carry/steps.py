@@ -10,11 +10,15 @@ Lines = tuple[int, int]
 
 
 class Fate(str, Enum):
-    """What became of a change; the worst of a hunk's is told last."""
+    """What became of a change; the worst of a hunk's is told last.
+
+    REVIEW is placed, and there is evidence that its lines should be others by now.
+    """
 
     UPSTREAM = "already upstream"
     EXACTLY = "exactly"
     STRUCTURE = "by structure"
+    REVIEW = "to be reviewed"
     CONFLICT = "conflict"
 
     def __str__(self) -> str:

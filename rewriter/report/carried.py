@@ -9,7 +9,13 @@ from typing import Any
 from rewriter.carry.carrying import Carried, HunkResult
 from rewriter.carry.steps import Fate, Step
 
-_COLOURS = {Fate.CONFLICT: "31", Fate.STRUCTURE: "36", Fate.EXACTLY: "32", Fate.UPSTREAM: "34"}
+_COLOURS = {
+    Fate.CONFLICT: "31",
+    Fate.REVIEW: "33",
+    Fate.STRUCTURE: "36",
+    Fate.EXACTLY: "32",
+    Fate.UPSTREAM: "34",
+}
 
 
 def lines(carried: Carried, *, colour: bool = False) -> Iterator[str]:
