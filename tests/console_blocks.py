@@ -6,7 +6,7 @@ A page is one session of a shell in a directory of its own (``docs_stage`` says 
 
 - A block ``console`` holds commands, each behind ``$ `` (one that ends in a backslash goes on in
   the next line), and what they print.
-- ``console title="not run here"`` is left alone.
+- What cannot be run here is a block ``sh``, without ``$ ``; it is left alone.
 - In ``console title="figures differ from run to run"`` numbers may be others.
 - A block of another language with ``title="PATH"`` is written to that file.
 - A comment ``<!-- beforehand: … -->`` holds commands that are run and not shown.
@@ -30,7 +30,6 @@ from docs_stage import RELEASE, Stage, releases, staged
 ROOT = Path(__file__).parent.parent
 
 FIGURES = 'title="figures differ from run to run"'
-IGNORED = 'title="not run here"'
 
 _PART = re.compile(
     r"^```(?P<language>\w+)(?P<title>[^\n]*)\n(?P<body>.*?)^```$"
@@ -125,8 +124,7 @@ def settled(text: str, title: str = "") -> str:
 
 
 def _is_run(part: re.Match[str]) -> bool:
-    seen = part["language"] == "console" and IGNORED not in part["title"]
-    return seen or part["hidden"] is not None
+    return part["language"] == "console" or part["hidden"] is not None
 
 
 def _written(part: re.Match[str]) -> str:

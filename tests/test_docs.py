@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import console_blocks
 import docs_stage
@@ -20,16 +23,110 @@ ROOT = Path(__file__).parent.parent
 PAGES = console_blocks.pages()
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site, once."""
     if importlib.util.find_spec("material") is None:
         pytest.skip("mkdocs-material is not installed: pip install -e '.[docs]'")
+    place = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
-        cwd=ROOT, capture_output=True, check=False, text=True,
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", place],
+        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True,
+        check=False, text=True,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    return place
+
+
+def test_every_page_is_in_the_site(site: Path) -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     for page in (ROOT / "docs").glob("*.md"):
-        assert (tmp_path / page.with_suffix(".html").name).is_file(), page.name
+        assert (site / page.with_suffix(".html").name).is_file(), page.name
+        assert f": {page.name}\n" in nav, page.name
+
+
+class Links(HTMLParser):
+    """The links of a page, and what others can point to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.names: set[str] = {""}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.names |= {given[k] or "" for k in ("id", "name") if k in given}
+        self.links |= {given[k] or "" for k in ("href", "src") if given.get(k)}
+
+
+def links_of(page: Path) -> Links:
+    found = Links()
+    found.feed(page.read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
+    """To a file and a heading of the site; what is outside is only looked at."""
+    pages = {page: links_of(page) for page in site.glob("*.html") if page.name != "404.html"}
+    checked = 0
+    for page, found in pages.items():
+        for link in sorted(found.links):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                assert parts.scheme == "https", (page.name, link)
+                assert re.fullmatch(r"[\w-]+(\.[\w-]+)+", parts.netloc), (page.name, link)
+                continue
+            place = page.parent / unquote(parts.path) if parts.path else page
+            assert place.resolve().is_file(), (page.name, link)
+            if place in pages:
+                assert unquote(parts.fragment) in pages[place].names, (page.name, link)
+            checked += 1
+    assert checked > 200
+
+
+def test_nothing_of_the_site_is_fetched_from_elsewhere(site: Path) -> None:
+    for page in site.glob("*.html"):
+        fetched = re.findall(
+            r"<(?:script|img|link)[^>]+(?:src|href)=\"?([^\" >]+)", page.read_text()
+        )
+        assert [url for url in fetched if url.startswith(("http:", "https:", "//"))] == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "docs/index.md"])
+def test_every_link_of_the_repository_leads_somewhere(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        parts = urlsplit(link)
+        if not parts.scheme:
+            place = (ROOT / name).parent / parts.path
+            assert place.exists(), link
+            heads = re.findall(r"^#+ (.*)$", place.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = [
+                re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in heads
+            ]
+            assert parts.fragment in ("", *slugs), link
+
+
+def test_tests_and_files_that_a_page_names_exist() -> None:
+    """``test_x.py::test_y`` and paths in code spans; ``*`` and ``…`` stand for more."""
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        spans = re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
+        for span in spans:
+            file, _, test = span.partition("::")
+            if re.fullmatch(r"test_\w+\*?", file):  # a test, without its file
+                file, test = "tests/test_*.py", file
+            elif re.fullmatch(r"test_[\w*]+\.py", file):
+                file = f"tests/{file}"
+            if not re.match(
+                r"(?:tests|benchmarks|examples|fixtures|codemods|docs)/[\w*./-]*$", file
+            ):
+                continue
+            if file in ("codemods/NAME.py", "tests/test_NAME.py"):
+                continue
+            found = list(ROOT.glob(file))
+            assert found, (page.name, span)
+            name = test.rstrip("*…")
+            assert not name or any(f"def {name}" in f.read_text() for f in found), (page.name, span)
 
 
 @pytest.mark.wheels
