@@ -12,16 +12,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rewriter.carried import CarriedPatch, Delta, file_of, first_changed, name_of
+from rewriter.carried import CarriedPatch, Delta, file_of, first_changed, held, name_of
 from rewriter.carry.steps import Fate, Step
-from rewriter.codemod import Site
+from rewriter.codemod import Codemod, Site
 from rewriter.errors import TargetError, UsageError
-from rewriter.manifest import Hunk
-from rewriter.model import Nearest, SiteResult, State, Verdict
+from rewriter.manifest import Held, Hunk
+from rewriter.model import Change, Nearest, SiteResult, State, Verdict
 from rewriter.patches import Beneath, is_left, is_there, named, recorded
 
 if TYPE_CHECKING:
     from rewriter.carry.carrying import Carried, HunkResult
+    from rewriter.judge import Reader
     from rewriter.manifest import Manifest
     from rewriter.targets import Target
     from rewriter.targets.pip import Progress
@@ -158,6 +159,30 @@ def how(result: HunkResult) -> str:
     if result.fate is Fate.STRUCTURE:
         return f"by structure: {told}" if told else "by structure"
     return told if result.fate is Fate.CONFLICT else ""
+
+
+def changes(codemods: Sequence[Codemod], read: Reader) -> list[Change]:
+    """Return what patches, and codemods over them, would change. All must be ready or applied.
+
+    Raises:
+        RefusedError: two of them want the same place.
+    """
+    from rewriter import judge
+
+    patches = [c for c in codemods if isinstance(c, CarriedPatch)]
+    beneath = {path: d.after for patch in patches for path, d in patch.deltas.items()}
+    others = [c for c in codemods if not c.is_patch]
+    made = judge.changes(others, lambda path: beneath[path] if path in beneath else read(path))
+    after = beneath | {change.path: change.after for change in made}
+    found = [Change(path, read(path), raw) for path, raw in after.items()]
+    return [change for change in found if change.before != change.after]
+
+
+def records(codemods: Sequence[Codemod], made: Sequence[Change]) -> list[Held]:
+    """Return what a record keeps of the patches among codemods that make some changes."""
+    contents = {c.path: c.after for c in made if c.after is not None}
+    patches = [c for c in codemods if isinstance(c, CarriedPatch)]
+    return [held(patch, patch.deltas, contents) for patch in patches]
 
 
 # --- which are wanted ----------------------------------------------------------------------

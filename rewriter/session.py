@@ -71,8 +71,16 @@ class Session:
         return {"kind": target.kind, "location": target.location, "version": target.version}
 
 
-def opened(target: Target, names: Iterable[str] | None, force_version: bool) -> Session:
+def opened(
+    target: Target, names: Iterable[str] | None, force_version: bool, *, patches: bool = True
+) -> Session:
     """Return the session of a command line, with what the configuration adds to it.
+
+    Args:
+        target: the target.
+        names: what was named.
+        force_version: judge by structure alone, whatever the version.
+        patches: whether the command is about carried patches as well.
 
     Raises:
         CatalogError: a codemod is unknown or malformed.
@@ -80,7 +88,8 @@ def opened(target: Target, names: Iterable[str] | None, force_version: bool) -> 
     """
     from rewriter import config
 
-    return Session(target, choose(names, target), force_version or config.load().force_version)
+    chosen = choose(names, target if patches else None)
+    return Session(target, chosen, force_version or config.load().force_version)
 
 
 def choose(names: Iterable[str] | None, target: Target | None = None) -> tuple[Codemod, ...]:

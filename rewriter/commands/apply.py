@@ -141,7 +141,7 @@ def _into_directory(
     session: Session, output: Path, full: bool, dry_run: bool, keep_going: bool, as_json: bool
 ) -> int:
     from rewriter.installing import refusal
-    from rewriter.judge import changes
+    from rewriter.patching import changes, records
     from rewriter.session import partition
 
     target = session.target
@@ -150,12 +150,15 @@ def _into_directory(
     if rest and not (keep_going or all(v.state is State.ABSENT for v in rest)):
         raise RefusedError(refusal(rest))
     names = {v.codemod for v in todo}
-    made = changes([c for c in session.codemods if c.name in names], target.read)
+    chosen = [c for c in session.codemods if c.name in names]
+    made = changes(chosen, target.read)
     written: list[str] = []
     if made and not dry_run:
         from rewriter.output import write
 
-        written = write(output, target, todo, made, full=full)
+        mine = [v for v, c in zip(todo, chosen, strict=True) if not c.is_patch]
+        record = records(chosen, made)
+        written = write(output, target, mine, made, full=full, patches=record)
     code = 0 if todo or any(v.state is State.APPLIED for v in satisfied) else 1
     if as_json:
         from rewriter.report.jsons import document

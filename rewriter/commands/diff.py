@@ -32,7 +32,7 @@ def run(
     ready = [c for c, v in zip(session.codemods, found, strict=True) if v.state is State.READY]
     diff = b""
     if ready:
-        from rewriter.judge import changes
+        from rewriter.patching import changes
 
         diff = unified(changes(ready, session.target.read), session.target.diff_prefix)
     if as_json:

@@ -64,7 +64,7 @@ def run(
     if found < gpus:
         raise TargetError(f"{python} sees {found} GPU(s), and the smoke test needs {gpus}")
     names = codemods or _CODEMODS.get(attention)
-    session = opened(options.resolve(), names, force_version)
+    session = opened(options.resolve(), names, force_version, patches=False)
     with tempfile.TemporaryDirectory(prefix="rewriter-smoke-") as temporary:
         place = work or Path(temporary)
         patched = patched_copy(session, place / "patched")

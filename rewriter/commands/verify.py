@@ -36,7 +36,8 @@ def run(
     from rewriter.report.progress import fetching
     from rewriter.session import opened
 
-    session = opened(options.resolve(None if as_json else fetching()), codemods, force_version)
+    target = options.resolve(None if as_json else fetching())
+    session = opened(target, codemods, force_version, patches=False)
     for codemod in session.codemods:
         if codemod.name not in PROVED:
             raise UsageError(f"{codemod.name} has no proof by stand-ins; {', '.join(PROVED)} has")
