@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rewriter import catalog
-from rewriter.source import IMPORTS
+from rewriter.definition import IMPORTS
 from rewriter.targets.release import Release
 
 CODEMOD = "mla_kv_gather"

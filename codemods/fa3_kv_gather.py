@@ -34,7 +34,7 @@ from rewriter.codemod import (
 if TYPE_CHECKING:
     import libcst as cst
 
-    from rewriter.source import Definition
+    from rewriter.definition import Definition
 
 BACKEND = "FlashAttentionBackend"
 

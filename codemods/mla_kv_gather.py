@@ -33,7 +33,7 @@ from rewriter.codemod import (
 if TYPE_CHECKING:
     import libcst as cst
 
-    from rewriter.source import Definition
+    from rewriter.definition import Definition
 
 BACKEND = "FlashInferMLAAttnBackend"
 UPDATERS = ("FlashInferMLAIndicesUpdaterDecode", "FlashInferMLAIndicesUpdaterPrefill")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import libcst as cst
 
-    from rewriter.source import Definition
+    from rewriter.definition import Definition
 
 
 class Drift(Exception):

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter.codemod import Drift, Insert, Match, Site, Wrap
+from rewriter.definition import Definition
 from rewriter.errors import ToolBug
-from rewriter.source import Definition, Source
+from rewriter.source import Source
 
 if TYPE_CHECKING:
     import libcst as cst

@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rewriter.codemod import Codemod, Insert, Replace, Site
+from rewriter.definition import IMPORTS
 from rewriter.edits import TextEdit, splice
 from rewriter.errors import SourceError, ToolBug
 from rewriter.marks import Mark, comments, may_hold, peel
 from rewriter.model import Nearest, SiteResult, State
 from rewriter.sites import Place, find
-from rewriter.source import IMPORTS, NEWLINE, Source, parse
+from rewriter.source import NEWLINE, Source, parse
 
 __all__ = ["Examination", "apply", "examine", "may_hold", "only_inserts"]
 

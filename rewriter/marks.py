@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter.codemod import Codemod, Replace, Site, Wrap
+from rewriter.definition import Definition
 from rewriter.edits import TextEdit, replaced
-from rewriter.source import NEWLINE, Definition, Source
+from rewriter.source import NEWLINE, Source
 
 if TYPE_CHECKING:
     import libcst as cst

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 import libcst as cst
 
-from rewriter.source import Definition
+from rewriter.definition import Definition
 
 
 def aliased(definition: Definition, names: Collection[str]) -> cst.CSTNode | None:

@@ -15,7 +15,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rewriter.codemod import Insert, Match, Site, Wrap
-from rewriter.source import FIELDS, IMPORTS, Definition, Source
+from rewriter.definition import FIELDS, IMPORTS, Definition
+from rewriter.source import Source
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

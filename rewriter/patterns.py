@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import libcst as cst
 
+from rewriter.definition import Definition
 from rewriter.model import Nearest
-from rewriter.source import Definition
 
 _HOLE = re.compile(r"\{(\*?)([A-Za-z_]\w*)\}")
 _NAMES = re.compile(r"__(hole|rest)_(\w+)__")

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter.codemod import Drift, Match, Site, Upstream
+from rewriter.definition import IMPORTS, Definition
 from rewriter.edits import TextEdit, edits_of
 from rewriter.model import Nearest, State
 from rewriter.names import amiss, bound_again, imported, needs, taken
-from rewriter.source import IMPORTS, Definition, Source
+from rewriter.source import Source
 
 if TYPE_CHECKING:
     import libcst as cst

@@ -16,9 +16,10 @@ from typing import Any, Protocol
 
 from rewriter import catalog, engine, pins
 from rewriter.codemod import Codemod
+from rewriter.definition import IMPORTS
 from rewriter.errors import SourceError
 from rewriter.model import State
-from rewriter.source import IMPORTS, Source
+from rewriter.source import Source
 
 __all__ = [
     "assert_refuses", "assert_reverts", "assert_rewrites", "assert_untouched", "check_pins",

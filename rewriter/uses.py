@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from rewriter.definition import Definition
 from rewriter.flow import RESHAPES, captured, method, origins
-from rewriter.source import Definition
 
 
 def uses(definition: Definition, expression: cst.CSTNode) -> list[cst.CSTNode]:
@@ -25,6 +25,7 @@ def uses(definition: Definition, expression: cst.CSTNode) -> list[cst.CSTNode]:
         seen.add(node)
         onward, names = _onward(definition, node)
         for name in names:
+            found += _declared(definition, name.value)
             todo += [
                 use for use in definition.nodes
                 if isinstance(use, cst.Name) and use.value == name.value
@@ -56,9 +57,36 @@ def _onward(definition: Definition, node: cst.CSTNode) -> tuple[cst.CSTNode | No
         targets = [target.target for target in parent.targets]
         if all(isinstance(target, cst.Name) for target in targets):
             return None, [target for target in targets if isinstance(target, cst.Name)]
+    if isinstance(parent, cst.Element):
+        return None, _paired(definition, parent)
     if isinstance(parent, cst.AnnAssign) and isinstance(parent.target, cst.Name):
         return None, [parent.target]
     return None, []
+
+
+def _paired(definition: Definition, element: cst.Element) -> list[cst.Name]:
+    """Return the name that an element of ``a, b = c, d`` is bound to; none where that is not it."""
+    values = definition.parents[element]
+    assign = definition.parents[values] if isinstance(values, cst.Tuple) else None
+    if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+        return []
+    assert isinstance(values, cst.Tuple)
+    targets = assign.targets[0].target
+    if not isinstance(targets, cst.Tuple) or len(targets.elements) != len(values.elements):
+        return []
+    if not all(isinstance(e, cst.Element) for e in (*targets.elements, *values.elements)):
+        return []  # starred: which is which is not told by position
+    target = targets.elements[values.elements.index(element)].value
+    return [target] if isinstance(target, cst.Name) else []
+
+
+def _declared(definition: Definition, name: str) -> list[cst.CSTNode]:
+    """Return what says that a name is bound outside, where anything may read it."""
+    return [
+        node for node in definition.nodes
+        if isinstance(node, (cst.Global, cst.Nonlocal))
+        and any(item.name.value == name for item in node.names)
+    ]  # fmt: skip
 
 
 def _may_be(definition: Definition, use: cst.Name, value: cst.CSTNode) -> bool:

@@ -6,7 +6,8 @@ import libcst as cst
 import pytest
 
 from rewriter import flow
-from rewriter.source import Definition, Source
+from rewriter.definition import Definition
+from rewriter.source import Source
 from rewriter.uses import uses
 
 # The use is the name `x` in `use(x)`; expected is what can reach it, nearest first, as code; a
@@ -72,6 +73,26 @@ REACHING = {
     "with as, after": ("x = 1\nwith c as (y, x):\n    pass\nuse(x)", ["opaque"]),
     "with header": ("x = 1\nwith use(x) as x:\n    pass", ["1"]),
     "try": ("x = 1\ntry:\n    x = 2\nexcept E:\n    pass\nuse(x)", ["2", "1"]),
+    "try, finally": ("x = 1\ntry:\n    x = 2\nfinally:\n    y = 3\nuse(x)", ["2"]),
+    "bound in finally": ("try:\n    x = 2\nfinally:\n    x = 3\nuse(x)", ["3"]),
+    "perhaps bound in finally": (
+        "try:\n    x = 2\nfinally:\n    if c:\n        x = 3\nuse(x)", ["3", "2"],
+    ),
+    "a handler that raises": ("try:\n    x = 2\nexcept E:\n    raise F\nuse(x)", ["2"]),
+    "a handler that binds": ("try:\n    x = 2\nexcept E:\n    x = 3\nuse(x)", ["3", "2"]),
+    "one of two handlers": (
+        "try:\n    x = 2\nexcept E:\n    raise F\nexcept G:\n    y = 3\nuse(x)", ["2", "free"],
+    ),
+    "bound behind the body": (
+        "try:\n    y = 1\nexcept E:\n    raise F\nelse:\n    x = 2\nuse(x)", ["2"],
+    ),
+    "a handler's own name": (
+        "x = 1\ntry:\n    x = 2\nexcept E as x:\n    pass\nuse(x)", ["2", "opaque", "1"],
+    ),
+    "suppressed": ("x = 1\nwith suppress(E):\n    x = 2\nuse(x)", ["2", "1"]),
+    "suppressed by attribute": (
+        "x = 1\nwith contextlib.suppress(E):\n    x = 2\nuse(x)", ["2", "1"],
+    ),
     "try, killed inside": (
         "x = 0\ntry:\n    x = 1\n    x = 2\nexcept E:\n    pass\nuse(x)",
         ["1", "2", "0"],
@@ -207,7 +228,7 @@ TAKEN = {
     "bound again": ("x = pool.get()\nx = 1\nrun(x)", []),
     "in a branch": ("if c:\n    x = pool.get()\nelse:\n    x = z\nrun(x)", ["Arg x"]),
     "in itself": ("x = pool.get()\nx = x.view(1)\nrun(x)", ["Arg x"]),
-    "a tuple": ("x, y = pool.get(), 1\nrun(x)", ["Element pool.get(),"]),
+    "a tuple": ("x, y, *z = pool.get(), 1\nrun(x)", ["Element pool.get(),"]),
     "alone": ("pool.get()", ["Expr pool.get()"]),
     "in a nested function": (
         "x = pool.get()\ndef g(y):\n    return run(x[0], y)\nother(g)", ["Arg x[0]"],
@@ -217,6 +238,16 @@ TAKEN = {
     ),
     "two functions deep": (
         "x = pool.get()\ndef g():\n    return lambda y: run(x, y)\nother(g)", ["Arg x"],
+    ),
+    "a pair": ("x, y = pool.get(), 1\nrun(x)\nother(y)", ["Arg x"]),
+    "a pair of parts": ("k = pool.get()\nx, y = k[0], k[1]\nrun(x, y)", ["Arg x", "Arg y"]),
+    "a starred pair": ("x, *y = pool.get(), 1\nrun(x)", ["Element pool.get()"]),
+    "an element of a list": ("x = [pool.get()]\nrun(x)", ["Element pool.get()"]),
+    "a tuple of one name": ("x = pool.get(), 1\nrun(x)", ["Element pool.get()"]),
+    "declared global": ("global x\nx = pool.get()", ["Global global x"]),
+    "declared nonlocal": (
+        "def g():\n    nonlocal y\n    y = pool.get()\n    run(y)",
+        ["Nonlocal nonlocal y", "Arg y"],
     ),
     "in a lambda": ("x = pool.get()\nother(lambda y: run(x, y))", ["Arg x"]),
     "a nested function's own": ("x = pool.get()\ndef g(x):\n    return run(x)\nother(g)", []),

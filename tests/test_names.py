@@ -119,7 +119,7 @@ def test_inserted_code_needs_its_names(text: str, reason: str) -> None:
         "runner = 1\nclass A:\n    def f(self):\n        g(1)\n",
         "from c import *\nclass A:\n    def f(self):\n        g(1)\n",
         "class A:\n    def f(self):\n        h(runner)\n        g(1)\n",
-        "def h(runner): pass\nclass A:\n    def f(self, runner):\n        if 1:\n            g(1)\n",
+        "class A:\n    def f(self, runner):\n        if 1:\n            g(1)\n",
     ],
 )
 def test_names_that_are_bound_somehow_are_enough(text: str) -> None:

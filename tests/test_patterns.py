@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rewriter.definition import Definition
 from rewriter.patterns import Pattern, compiled
-from rewriter.source import Definition, Source
+from rewriter.source import Source
 
 
 def definition(statement: str) -> Definition:

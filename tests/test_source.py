@@ -8,8 +8,9 @@ import sys
 import libcst as cst
 import pytest
 
+from rewriter.definition import IMPORTS, children
 from rewriter.errors import SourceError
-from rewriter.source import IMPORTS, LARGEST, Source, children
+from rewriter.source import LARGEST, Source
 
 DEFINITIONS = """\
 import os
