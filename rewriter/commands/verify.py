@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from rewriter.probes.equivalence import ModeRow
     from rewriter.session import Session
 
-PROVED = ("mla_kv_gather",)
-"""Codemods whose effect the stand-ins of ``rewriter.probes.equivalence`` can show."""
-
-
 @with_target
 def run(
     options: TargetOptions,
@@ -32,7 +28,7 @@ def run(
     Needs torch for the CPU, neither sglang's dependencies nor a GPU. The target's own file is
     run, on stand-ins of ours for tensors and server; nothing is written.
     """
-    from rewriter.probes.equivalence import verify
+    from rewriter.probes.equivalence import PROVED, verify
     from rewriter.report.progress import fetching
     from rewriter.session import opened
 
@@ -41,6 +37,9 @@ def run(
     for codemod in session.codemods:
         if codemod.name not in PROVED:
             raise UsageError(f"{codemod.name} has no proof by stand-ins; {', '.join(PROVED)} has")
+    if len(session.codemods) > 1:
+        named = ", ".join(codemod.name for codemod in session.codemods)
+        raise UsageError(f"verify proves one codemod at a time, not {named}; name the one")
     (codemod,) = session.codemods
     original, patched = before_and_after(session, codemod)
     from rewriter.catalog import companion_bytes
@@ -54,6 +53,7 @@ def run(
         patched,
         companion_bytes(codemod.companions[0]),
         told=(lambda row: None) if as_json else (lambda row: typer.echo(line(row))),
+        codemod=codemod.name,
     )
     code = 1 if failing(rows) else 0
     if as_json:

@@ -3,7 +3,9 @@
 Everything runs on the CPU, with neither sglang nor FlashInfer installed: the release's own file
 is loaded among stand-ins (``loading``, ``externals``), served by a stand-in server (``serving``,
 ``driving``, ``graph``) in every mode of a table (``modes``), twice, and compared (``verifying``).
-Torch is imported by the modules below this one, not by this one.
+A backend with page tables has a server, an attention kernel and modes of its own
+(``paged_serving``, ``flash_attention``, ``paged_modes``). Torch is imported by the modules below
+this one, not by this one.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ from collections.abc import Callable
 from rewriter.errors import UsageError
 from rewriter.probes.equivalence.rows import ModeRow
 
-__all__ = ["ModeRow", "verify"]
+__all__ = ["PROVED", "ModeRow", "verify"]
+
+PROVED = ("mla_kv_gather", "fa3_kv_gather")
+"""Codemods whose effect the stand-ins can show."""
 
 
 def verify(
@@ -21,19 +26,22 @@ def verify(
     patched: bytes,
     companion: bytes,
     told: Callable[[ModeRow], None] = lambda row: None,
+    codemod: str = PROVED[0],
 ) -> tuple[ModeRow, ...]:
     """Prove a patched release on the CPU, mode by mode; it takes a few seconds.
 
     Args:
-        original: ``flashinfer_mla_backend.py`` as the release has it. Its code is run.
-        patched: the same with the sites of ``mla_kv_gather``.
+        original: the backend's file as the release has it. Its code is run.
+        patched: the same with the codemod's sites.
         companion: the module that the codemod brings along.
         told: is given each row as soon as it is known.
+        codemod: which one of PROVED.
 
     Raises:
         UsageError: torch is not installed.
     """
     try:
+        from rewriter.probes.equivalence.verifying import scenarios_of
         from rewriter.probes.equivalence.verifying import verify as run
     except ModuleNotFoundError as error:
         if error.name != "torch":
@@ -42,4 +50,4 @@ def verify(
             "verify runs the patched code on the CPU and needs torch, which is not installed here; "
             "pip install 'sglang-rewriter[verify]'"
         ) from error
-    return run(original, patched, companion, told=told)
+    return run(original, patched, companion, scenarios_of(codemod), told=told)

@@ -88,7 +88,9 @@ def record(
         conversions: the counter that was on meanwhile.
     """
     width = server.shape.packed_width or server.shape.width
-    marks = conversions.before_runs or [conversions.elements] * len(outputs)
+    runs = conversions.before_runs or [conversions.elements] * len(outputs)
+    kernels = max(1, len(runs) // max(1, len(outputs)))  # of a layer
+    marks = runs[kernels - 1 :: kernels]
     for at, (output, before, mark) in enumerate(zip(outputs, [0, *marks], marks, strict=False)):
         whole = torch.cat([part.flatten().float() for part in output]) if isinstance(
             output, tuple

@@ -72,6 +72,10 @@ class ForwardMode(Enum):
         """Return whether a draft is extended by a fixed window."""
         return self is ForwardMode.DRAFT_EXTEND_V2
 
+    def is_context_parallel_extend(self, **more: Any) -> bool:
+        """Return whether several ranks may share the queries of this pass."""
+        return self is ForwardMode.EXTEND
+
     def is_extend(self, **more: Any) -> bool:
         """Return whether several tokens a request are computed."""
         return not self.is_decode_or_idle()
@@ -147,6 +151,11 @@ class _WriteLocation:
         """Return the slots."""
         location: torch.Tensor = forward_batch.out_cache_loc
         return location
+
+    @classmethod
+    def for_layer(cls, forward_batch: Any, layer: Any, **more: Any) -> torch.Tensor:
+        """Return the slots, the same for every layer."""
+        return cls.for_batch(forward_batch)
 
 
 def _inner_view(forward_batch: Any, *, bs: int, forward_mode: ForwardMode, **more: Any) -> Any:

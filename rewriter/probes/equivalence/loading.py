@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from rewriter.probes.equivalence.externals import Settings, names, placeholder
+from rewriter.probes.equivalence.externals import placeholder
 from rewriter.probes.equivalence.graph import launch
 
 COMPANION = "_rewriter_kv_gather"
@@ -45,15 +45,17 @@ class _Room(ModuleType):
         return self._known[name]
 
 
-def load_target(source: bytes, settings: Settings, companion: ModuleType | None) -> ModuleType:
+def load_target(
+    source: bytes, stand_ins: Mapping[str, Any], companion: ModuleType | None
+) -> ModuleType:
     """Run the backend's file and return its module.
 
     Args:
         source: the file, original or patched.
-        settings: how the stand-in server is started.
+        stand_ins: what its imports get, by name.
         companion: what a patched file imports as ``_rewriter_kv_gather``; None for an original.
     """
-    known = names(settings)
+    known = dict(stand_ins)
     if companion is not None:
         known[COMPANION] = companion
 
@@ -68,7 +70,7 @@ def load_target(source: bytes, settings: Settings, companion: ModuleType | None)
             return builtins.__import__(name, globals_, locals_, fromlist or (), level)
         return _Room(name, {**vars(os), **known} if name == "os" else known)
 
-    return _run(source, "flashinfer_mla_backend", import_)
+    return _run(source, "attention_backend", import_)
 
 
 def load_companion(source: bytes, *, switch: str = "on", triton: bool = False) -> ModuleType:
@@ -97,9 +99,19 @@ def on_a_gpu(companion: ModuleType) -> None:
     the same work, or the Triton kernel in Triton's interpreter where the module has it.
     """
     kernel = companion._convert_fused if companion.triton is not None else companion._convert_torch
+    pages = (
+        companion._convert_pages_fused if companion.triton is not None
+        else companion._convert_pages_torch
+    )  # fmt: skip
+
+    def into_used_memory(pool: torch.Tensor, *others: Any) -> None:
+        others[2].fill_(float("nan"))  # a replay finds there what others left
+        pages(pool, *others)
+
     companion._fused = lambda tensor: True  # type: ignore[attr-defined]
     companion._capturing = lambda: True  # type: ignore[attr-defined]
     companion._convert_fused = lambda *arguments: launch(kernel, *arguments)  # type: ignore[attr-defined]
+    companion._convert_pages_fused = lambda *arguments: launch(into_used_memory, *arguments)  # type: ignore[attr-defined]
     companion.narrow = lambda *keys: tuple(k.to(torch.float8_e4m3fn) for k in keys)  # type: ignore[attr-defined]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import torch
 
@@ -39,7 +40,8 @@ class Scenario:
 
     Attributes:
         name: what a user calls it.
-        run: drives one side; called for the original and the patched copy alike.
+        run: drives one side, a server of the kind ``server``; called for the original and the
+            patched copy alike.
         expect: what is required of the rows converted.
         needs: a name that must occur in one of these definitions, as ``(definitions, name)``;
             with an empty name it is enough that one of the definitions is there.
@@ -50,13 +52,14 @@ class Scenario:
     """
 
     name: str
-    run: Callable[[Server], None]
+    run: Callable[[Any], None]
     expect: Expect = Expect.FEWER
     needs: tuple[tuple[tuple[str, ...], str], ...] = ()
     shape: Shape = field(default_factory=Shape)
     settings: Settings = field(default_factory=Settings)
     switch: str = "on"
     gpu: bool = True
+    server: type[Server] = Server
 
 
 _RAGGED_OFF = Settings(disable_ragged=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rewriter.probes.equivalence.externals import ForwardMode, Settings
+from rewriter.probes.equivalence.externals import ForwardMode, Settings, names
 from rewriter.probes.equivalence.indices import Translator
 from rewriter.probes.equivalence.tensors import FP8
 
@@ -149,6 +149,8 @@ class Server:
     companion: ModuleType | None = None
     seed: int = 0
     calls: list[Call] = field(default_factory=list)
+
+    names = staticmethod(names)
 
     def __post_init__(self) -> None:
         shape = self.shape

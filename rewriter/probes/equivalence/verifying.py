@@ -10,6 +10,7 @@ import torch
 from rewriter.probes.equivalence.externals import MissingStandIn
 from rewriter.probes.equivalence.loading import load_companion, load_target, on_a_gpu
 from rewriter.probes.equivalence.modes import SCENARIOS, Expect, Scenario
+from rewriter.probes.equivalence.paged_modes import PAGED_SCENARIOS
 from rewriter.probes.equivalence.rows import ModeRow
 from rewriter.probes.equivalence.serving import Call, Server
 from rewriter.probes.equivalence.tensors import OnHost, same_bits
@@ -63,8 +64,8 @@ def play(
         if scenario.gpu:
             on_a_gpu(module)
     with OnHost():
-        target = load_target(source, scenario.settings, module)
-        server = Server(target, scenario.shape, scenario.settings, module)
+        target = load_target(source, scenario.server.names(scenario.settings), module)
+        server = scenario.server(target, scenario.shape, scenario.settings, module)
         scenario.run(server)
     return server
 
@@ -131,6 +132,11 @@ def examine(
     return compare(scenario, before, after)
 
 
+def scenarios_of(codemod: str) -> tuple[Scenario, ...]:
+    """Return the modes that prove a codemod."""
+    return {"mla_kv_gather": SCENARIOS, "fa3_kv_gather": PAGED_SCENARIOS}[codemod]
+
+
 def verify(
     original: bytes,
     patched: bytes,
@@ -141,8 +147,8 @@ def verify(
     """Prove a patched release on the CPU, mode by mode.
 
     Args:
-        original: ``flashinfer_mla_backend.py`` as the release has it.
-        patched: the same with the sites of ``mla_kv_gather``.
+        original: the backend's file as the release has it.
+        patched: the same with the codemod's sites.
         companion: the module that the codemod brings along.
         scenarios: the modes; all by default.
         told: is given each row as soon as it is known.
