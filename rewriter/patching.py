@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from rewriter.targets.pip import Progress
 
 _STATES = {
-    Fate.CONFLICT: State.DRIFTED, Fate.UPSTREAM: State.UPSTREAM,
+    Fate.CONFLICT: State.DRIFTED, Fate.REVIEW: State.DRIFTED, Fate.UPSTREAM: State.UPSTREAM,
     Fate.EXACTLY: State.READY, Fate.STRUCTURE: State.READY,
 }  # fmt: skip
+_HOW = {Fate.STRUCTURE: "by structure", Fate.REVIEW: "to be reviewed", Fate.CONFLICT: ""}
 
 
 class FreshPatch(CarriedPatch):
@@ -156,9 +157,9 @@ def how(result: HunkResult) -> str:
     """Return how a hunk was placed, or why it is a conflict; empty where exactly."""
     whys = dict.fromkeys(s.reason for s in result.steps if s.fate is result.fate and s.reason)
     told = "; ".join(whys)
-    if result.fate is Fate.STRUCTURE:
-        return f"by structure: {told}" if told else "by structure"
-    return told if result.fate is Fate.CONFLICT else ""
+    if result.fate not in _HOW:
+        return ""
+    return ": ".join(part for part in (_HOW[result.fate], told) if part)
 
 
 def changes(codemods: Sequence[Codemod], read: Reader) -> list[Change]:

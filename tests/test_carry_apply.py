@@ -167,7 +167,8 @@ def test_a_conflict_writes_nothing(team: Team, tmp_path: Path, write_files: Inst
     done = rewriter(*team.apply(team.patch({MIXER: ours})), *at(place))
     assert done.code == 1
     assert "hunk 1: conflict" in done.out
-    assert "nothing was written; an install gets all of a patch or nothing" in done.out
+    assert "nothing was written: an install gets all of a patch or nothing" in done.out
+    assert "  rewriter carry new.patch --from 0.5.3 --apply\n" in done.out
     assert tree(place) == before
 
 

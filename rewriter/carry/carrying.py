@@ -67,6 +67,12 @@ class _File:
     outcome: single.Outcome
     hunks: list[tuple[Placed, list[int]]]
 
+    def copy(self) -> _File:
+        """Return one whose steps and edits can grow."""
+        own = self.outcome
+        outcome = single.Outcome(list(own.steps), list(own.edits), list(own.whole))
+        return _File(self.applied, self.onto, outcome, [(p, list(n)) for p, n in self.hunks])
+
 
 def carry(
     patches: Iterable[tuple[str, bytes]], older: Target, newer: Target, *, partial: bool = False
@@ -82,18 +88,54 @@ def carry(
         UsageError: a patch is no unified diff.
         RefusedError: a patch does not apply to its own release.
     """
-    sources = single.Sources(paths.Tree(older), paths.Tree(newer))
-    applied, renamed, outside = patched.applied(patches, sources.older)
-    files = [_carried(each, renamed.get(path), sources) for path, each in applied.items()]
-    _check(files, sources)
-    broken = any(s.fate in _REFUSING for file in files for s in file.outcome.steps)
-    texts = {} if broken and not partial else _texts(files, sources, partial=True)
-    changes = tuple(
-        Change(path, sources.newer.read(path), raw)
-        for path, raw in sorted(texts.items())
-        if raw != sources.newer.read(path)
-    )
-    return Carried(tuple(_results(files)), changes, tuple(outside))
+    return Carrier(patches, older).onto(newer, partial=partial)
+
+
+class Carrier:
+    """Patches applied to the release that they are for, to be carried to others.
+
+    Attributes:
+        applied: the files as patched, by path.
+        outside: files of the patches that are no part of the package.
+    """
+
+    def __init__(self, patches: Iterable[tuple[str, bytes]], older: Target) -> None:
+        """Read patches and apply them to their own release.
+
+        Raises:
+            UsageError: a patch is no unified diff.
+            RefusedError: a patch does not apply to its own release.
+        """
+        self._older = paths.Tree(older)
+        self.applied, self._renamed, self.outside = patched.applied(patches, self._older)
+        self._known: dict[tuple[str, bytes | None, bytes | None], _File] = {}
+
+    def onto(self, newer: Target | paths.Tree, *, partial: bool = False) -> Carried:
+        """Carry the patches to one release."""
+        tree = newer if isinstance(newer, paths.Tree) else paths.Tree(newer)
+        sources = single.Sources(self._older, tree)
+        files = [self._file(path, sources) for path in self.applied]
+        _check(files, sources)
+        broken = any(s.fate in _REFUSING for file in files for s in file.outcome.steps)
+        texts = {} if broken and not partial else _texts(files, sources, partial=True)
+        changes = tuple(
+            Change(path, tree.read(path), raw)
+            for path, raw in sorted(texts.items())
+            if raw != tree.read(path)
+        )
+        return Carried(tuple(_results(files)), changes, tuple(self.outside))
+
+    def _file(self, path: str, sources: single.Sources) -> _File:
+        """Place one file's changes; once only for the same file, unless others were looked at."""
+        old, tree = self._renamed.get(path), sources.newer
+        key = path, tree.read(path), tree.read(old) if old is not None else None
+        if key not in self._known:
+            tree.asked.clear()
+            made = _carried(self.applied[path], old, sources)
+            if not tree.asked <= {path, old}:
+                return made
+            self._known[key] = made
+        return self._known[key].copy()
 
 
 # --- the other release -----------------------------------------------------------------------

@@ -18,22 +18,38 @@ _ALIKE = 0.5
 
 
 class Tree:
-    """One release, its files read once each."""
+    """One release, its files read once each.
+
+    Attributes:
+        asked: the paths that were asked for; the package's own for a list of all.
+    """
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.asked: set[str] = set()
         self._read: dict[str, bytes | None] = {}
 
     def read(self, path: str) -> bytes | None:
         """Return a file's bytes, or None."""
+        self.asked.add(path)
         if path not in self._read:
             self._read[path] = self.target.read(path)
         return self._read[path]
 
-    @cached_property
+    @property
     def files(self) -> list[str]:
         """The paths of all Python files."""
+        self.asked.add(PACKAGE)
+        return self._files
+
+    @cached_property
+    def _files(self) -> list[str]:
         return [path for path in self.target.files() if path.endswith(".py")]
+
+    @property
+    def looked_at(self) -> list[str]:
+        """All paths that were read, sorted; the package's own first where all were listed."""
+        return [PACKAGE] * ("_files" in self.__dict__) + sorted(self._read)
 
     def holding(self, word: bytes) -> list[str]:
         """Return the Python files whose bytes hold a word."""

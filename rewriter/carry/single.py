@@ -47,8 +47,9 @@ class Sources:
 
     def module(self, path: str) -> units.Block:
         """Return a file of the other release as statements; raises SourceError."""
+        raw = self.newer.read(path) or b""
         if path not in self._modules:
-            self._modules[path] = units.module(Source(path, self.newer.read(path) or b""))
+            self._modules[path] = units.module(Source(path, raw))
         return self._modules[path]
 
 

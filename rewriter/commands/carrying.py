@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rewriter.carry.carrying import Carried
+from rewriter.carry.steps import Fate
 from rewriter.model import State
 from rewriter.patching import FreshPatch, wanted
 from rewriter.session import Session
@@ -68,7 +69,14 @@ def _lines(
         yield f"{patch.name}, made for {patch.origin}"
         yield from lines(patch.carried, colour=colourful())
         if patch.carried.conflicts:
-            yield "nothing was written; an install gets all of a patch or nothing"
+            version = session.target.version or "DIR"
+            yield "nothing was written: an install gets all of a patch or nothing. Way on:"
+            yield (
+                f"  rewriter carry {patch.file[0]} --from {patch.origin} --onto {version} "
+                "--partial --patch new.patch"
+            )
+            yield "  put right in new.patch what is told above, then:"
+            yield f"  rewriter carry new.patch --from {version} --apply"
             return
     if done is None:
         return
@@ -121,12 +129,16 @@ def into_directory(
     from rewriter.carried import held
     from rewriter.output import write
 
-    patch = FreshPatch(_joined(files, in_part=carried.conflicts), origin, (target, target))
+    patch = FreshPatch(_joined(files, in_part=_in_part(carried)), origin, (target, target))
     patch.carried = carried
     contents = {c.path: c.after for c in carried.changes if c.after is not None}
     record = [held(patch, patch.deltas, contents)] if carried.changes else []
     written = write(output, target, (), carried.changes, full=full, patches=record)
     return [str(output / path) for path in written]
+
+
+def _in_part(carried: Carried) -> bool:
+    return any(result.fate is Fate.CONFLICT for result in carried.results)
 
 
 def _joined(files: Files, *, in_part: bool) -> tuple[str, bytes]:
