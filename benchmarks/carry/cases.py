@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 import subprocess
@@ -136,6 +137,16 @@ def merge_file(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
             names.append(str(Path(directory) / name))
         done = subprocess.run(["git", "merge-file", "-p", *names], capture_output=True, check=False)
         return done.stdout if done.returncode == 0 else None
+
+
+def definitions(raw: bytes) -> list[str]:
+    """Return in which definition each line stands; of the line 0 in none."""
+    found = [""] * (raw.count(b"\n") + 2)
+    for node in ast.walk(ast.parse(raw)):  # outer before inner
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                found[line] += f".{node.name}"
+    return found
 
 
 def git(clone: Path, *arguments: str) -> bytes:

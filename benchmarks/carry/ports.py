@@ -7,6 +7,7 @@ the second itself is its authors' own port.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 from collections import Counter, defaultdict
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cases import Case, changed_lines, git
+from cases import Case, changed_lines, definitions, git
 
 _TELLING = 15
 """The least length of a subject that tells one change from another."""
@@ -42,6 +43,8 @@ def cases(clone: Path) -> Iterator[Case]:
                 continue
             blobs = (*_pair(clone, older[path]), *_pair(clone, newer[path]))
             a, patched, b, truth = blobs
+            if _changed(a, patched).isdisjoint(_changed(b, truth)):
+                continue
             name = path.removeprefix(_ROOT)
             ends = one[:12] + "^", two[:12] + "^"
             yield Case(*ends, name, patches[0], a, b, patched, truth, same, clone)
@@ -82,6 +85,19 @@ def _patch(clone: Path, commit: str, path: str) -> bytes:
 def _pair(clone: Path, blob: _Blob) -> tuple[bytes, bytes]:
     before, after = (git(clone, "cat-file", "blob", name) for name in blob)
     return before, after
+
+
+def _changed(before: bytes, after: bytes) -> set[str]:
+    """Return the definitions that a patch changes: a port of it changes one of them too."""
+    found: set[str] = set()
+    sides = [raw.decode("utf-8", "replace").splitlines() for raw in (before, after)]
+    inside = [definitions(raw) for raw in (before, after)]
+    matcher = difflib.SequenceMatcher(None, *sides, autojunk=False)
+    for tag, *spans in matcher.get_opcodes():
+        if tag != "equal":
+            for names, (first, last) in zip(inside, (spans[:2], spans[2:]), strict=True):
+                found.update(names[n + 1] for n in range(first, last))
+    return found
 
 
 def _same(one: list[bytes], two: list[bytes]) -> bool | None:

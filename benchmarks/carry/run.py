@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import Case, cases, git_apply, gnu_patch, merge_file
+from cases import Case, cases, definitions, git_apply, gnu_patch, merge_file
 
 from rewriter.carry.carrying import carry
 from rewriter.targets import resolve
@@ -78,11 +78,7 @@ def _additions(before: list[str], after: list[str]) -> dict[str, list[int]]:
 def _definitions(raw: bytes) -> dict[str, str]:
     """Return in which definition each line stands; of equal lines the last one counts."""
     lines = raw.decode().splitlines()
-    found = [""] * (len(lines) + 1)
-    for node in ast.walk(ast.parse(raw)):  # outer before inner
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
-                found[line] += f".{node.name}"
+    found = definitions(raw)
     return {line.strip(): found[n] for n, line in enumerate(lines, 1)}
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from rewriter.carry.lexing import Token
-from rewriter.carry.sequences import common, holds, merge
+from rewriter.carry.sequences import Change, common, holds, merge
 
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
@@ -25,7 +25,7 @@ def merged(
     words = [[t.text for t in side] for side in (base, ours, theirs)]
     if holds(*words):
         return "".join(token.before + token.text for token in theirs)
-    found = merge(*words)
+    found = merge(words[0], words[1], words[2], lambda mine, other: _items(words, mine, other))
     if found is None:
         return None
     to_base = {j: i for i, j in common(words[0], words[2])}
@@ -42,6 +42,23 @@ def merged(
         at = piece.end
     parts += _kept(base, ours, theirs, range(at, len(theirs)), to_base, to_ours)
     return "".join(parts)
+
+
+def _items(words: Sequence[Sequence[str]], mine: Change, other: Change) -> bool:
+    """Tell whether we add items to a list of them where they only take others out of it."""
+    if mine.start != mine.end or other.left != other.right:
+        return False
+    added, gone = words[1][mine.left : mine.right], words[0][other.start : other.end]
+    return all(part[0] == "," and _balanced(part) for part in (added, gone))
+
+
+def _balanced(words: Sequence[str]) -> bool:
+    depth = 0
+    for word in words:
+        depth += (word in _OPENING) - (word in _CLOSING)
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def folded(tokens: Sequence[Token]) -> list[Token]:

@@ -6,13 +6,14 @@ import ast
 from collections.abc import Callable, Sequence
 
 from rewriter.carry import plain
+from rewriter.carry.branches import Branches, branch
 from rewriter.carry.gaps import Gaps, inner
 from rewriter.carry.inside import Inside
 from rewriter.carry.ledger import Ledger
 from rewriter.carry.matching import Mapping, pairs
 from rewriter.carry.steps import Fate
 from rewriter.carry.texts import comments, fitted
-from rewriter.carry.units import Block, Segment, Unit, walk
+from rewriter.carry.units import Block, Unit, walk
 
 Pair = tuple[Unit, Unit]
 
@@ -27,6 +28,7 @@ class Placing:
         self.mapping = Mapping()
         self.ledger = Ledger(self.mapping)
         self._inside, self._gaps = Inside(self.ledger), Gaps(self.ledger)
+        self._branches = Branches(self.ledger, self.blocks_of)
         self._elsewhere = elsewhere
 
     def blocks(self, base: Block, ours: Block, theirs: Block) -> None:
@@ -122,7 +124,7 @@ class Placing:
             if base.key == theirs.key:
                 self._inside.replace(base, ours, theirs)
                 return
-            self._compound(base, ours, theirs)
+            self._branches.place(base, ours, theirs)
             return
         self._inside.statement(base, ours, theirs)
 
@@ -158,45 +160,6 @@ class Placing:
         if _text(base) != _text(ours):
             self.blocks(base, ours, theirs)
 
-    def _compound(self, base: Unit, ours: Unit, theirs: Unit) -> None:
-        """Place a patch that adds branches at the end, or leave it: the blocks do not pair."""
-        count = len(base.segments)
-        heads = [[[t.text for t in s.tokens] for s in u.segments] for u in (base, ours, theirs)]
-        grown = len(ours.segments) > count == len(theirs.segments) and count > 0
-        if self._branches_there(ours, theirs, count) and heads[0] == heads[1][:count]:
-            for one, two, three in zip(base.segments, ours.segments, theirs.segments, strict=False):
-                self.blocks_of(one.block, two.block, three.block)
-            added = (ours.segments[count].first, ours.last)
-            self.ledger.say(
-                Fate.UPSTREAM, base, ours, theirs, old=(base.last + 1, base.last), new=added
-            )
-            return
-        if not grown or not heads[0] == heads[1][:count] == heads[2]:
-            reason = "upstream changed the branches of the statement that the patch changes"
-            self.ledger.conflict(base, ours, theirs, reason)
-            return
-        triples = zip(base.segments, ours.segments, theirs.segments, strict=False)
-        for one, two, three in triples:
-            self.blocks_of(one.block, two.block, three.block)
-        extra = (ours.segments[count].first, ours.last)
-        text = fitted(ours.source, *extra, ours.block.indent, theirs)
-        self.ledger.edit(theirs.source, theirs.end, theirs.end, text)
-        old = (base.last + 1, base.last)
-        how = "a branch added to a statement that upstream changed"
-        self.ledger.say(Fate.STRUCTURE, base, ours, theirs, how, old=old, new=extra)
-
-    @staticmethod
-    def _branches_there(ours: Unit, theirs: Unit, count: int) -> bool:
-        """Tell whether upstream has the branches that the patch adds after the first ones."""
-        if not count < len(ours.segments) == len(theirs.segments):
-            return False
-        pairs_ = zip(ours.segments[count:], theirs.segments[count:], strict=True)
-        return all(
-            [t.text for t in one.tokens] == [t.text for t in two.tokens]
-            and [u.key for u in one.block.units] == [u.key for u in two.block.units]
-            for one, two in pairs_
-        )
-
     def _trivia(self, base: Unit, ours: Unit) -> None:
         theirs = self.mapping.get(base)
         old, new = (base.above, base.first - 1), (ours.above, ours.first - 1)
@@ -226,27 +189,6 @@ def moves_body(base: Unit, ours: Unit, new: Sequence[Unit]) -> bool:
     kept = {unit.key for unit in walk(ours.segments[0].block)}
     left = {u.key for u in base.segments[0].block.units if u.key not in kept}
     return bool(left & {each.key for unit in new for each in inner(unit)})
-
-
-def branch(base: Unit, segment: Segment, theirs: Unit) -> Segment | None:
-    """Return the branch of another version that is the same one: known by its condition.
-
-    A branch whose condition changed is known as the first, or as the only ``else`` and the like.
-    """
-    wanted = _condition(segment)
-    same = [s for s in theirs.segments if _condition(s) == wanted]
-    if len(same) == 1:
-        return same[0]
-    if segment is base.segments[0]:
-        return theirs.segments[0]
-    word = segment.tokens[0].text
-    sides = [[s for s in unit.segments[1:] if s.tokens[0].text == word] for unit in (base, theirs)]
-    return sides[1][0] if len(sides[0]) == len(sides[1]) == 1 else None
-
-
-def _condition(segment: Segment) -> list[str]:
-    words = [token.text for token in segment.tokens]
-    return words[1:] if words[0] in ("if", "elif") else words
 
 
 def _text(block: Block) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -93,11 +93,17 @@ class Piece:
 
 
 def merge(
-    base: Sequence[Hashable], ours: Sequence[Hashable], theirs: Sequence[Hashable]
+    base: Sequence[Hashable],
+    ours: Sequence[Hashable],
+    theirs: Sequence[Hashable],
+    beside: Callable[[Change, Change], bool] = lambda mine, other: False,
 ) -> list[Piece] | None:
     """Return what is to change in ``theirs`` to hold our changes too; None on conflict.
 
     Changes that touch conflict unless they are the same. What they already hold is left out.
+
+    Args:
+        beside: whether one of our insertions may stand where they took something away.
     """
     mine, other = changes(base, ours), changes(base, theirs)
     pieces: list[Piece] = []
@@ -111,6 +117,9 @@ def merge(
             pieces.append(
                 Piece(change.start + shift, change.end + shift, change.left, change.right)
             )
+        elif len(near) == 1 and beside(change, near[0]):
+            at_theirs = near[0].left
+            pieces.append(Piece(at_theirs, at_theirs, change.left, change.right))
         elif not _same(change, near, ours, theirs):
             return None
     return pieces

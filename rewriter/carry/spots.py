@@ -55,6 +55,8 @@ def find(gap: Gap, inserted: Sequence[Unit], mapping: Mapping) -> Spot | Nowhere
     block = next((u.block for u in (before, after) if u is not None), gap.block)
     if (gap.before is not None and before is None) or (gap.after is not None and after is None):
         return _beside_missing(gap, before, after, inserted, mapping)
+    if (spot := _around(gap, before, after, inserted)) is not None:
+        return spot
     if before is not None and after is not None and before.block is not after.block:
         return _apart(before, after, inserted)
     left = before.index if before is not None else -1
@@ -71,6 +73,35 @@ def find(gap: Gap, inserted: Sequence[Unit], mapping: Mapping) -> Spot | Nowhere
         assert after is not None
         return _apart(before, after, inserted)
     return _among(gap, block, left, right, inserted, mapping)
+
+
+def _around(
+    gap: Gap, before: Unit | None, after: Unit | None, inserted: Sequence[Unit]
+) -> Spot | None:
+    """Return the place beside the statement that upstream put a neighbour into, if it is one.
+
+    What is inserted runs as it did; it must not need what runs under a condition now.
+    """
+    one, two = (_outer(unit, gap.block) for unit in (before, after))
+    if (one, two) == (before, after) or (before and one is None) or (after and two is None):
+        return None
+    moved = [u for u in (before, after) if u is not None and u not in (one, two)]
+    if any(only_wrapped(unit.block, gap.block) for unit in moved):
+        return None
+    left = one.index if one is not None else -1
+    right = two.index if two is not None else len(gap.block.units)
+    put = [new for old, new in ((before, one), (after, two)) if new is not None and new is not old]
+    if right != left + 1 or not independent(inserted, put):
+        return None
+    return Spot(gap.block, right, "beside the statement that upstream put its neighbour into")
+
+
+def _outer(unit: Unit | None, block: Block) -> Unit | None:
+    """Return the statement of a block that is, or holds, another one."""
+    while unit is not None and unit.block is not block:
+        owner = unit.block.owner
+        unit = None if owner is None or isinstance(owner.node, _DEFINITIONS) else owner
+    return unit
 
 
 def only_wrapped(inner: Block, outer: Block) -> bool:
@@ -103,11 +134,23 @@ def _among(
     if any(mapping.holds(unit) for unit in theirs):
         return Nowhere("upstream moved statements to the same place", theirs[0], tuple(theirs))
     last = theirs[-1].nodes[-1]
-    free = independent(inserted, theirs)
+    free = independent(inserted, theirs) if block.kind == "code" else True
+    if free and _follows(gap, inserted, theirs):
+        return Spot(block, left + 1, "in the paragraph that it stood in")
     if gap.after is None and free and not isinstance(last, _ENDS):
         return Spot(block, right, "still the last of its block, after what upstream added")
     count = "a statement" if len(theirs) == 1 else f"{len(theirs)} statements"
     return Nowhere(f"upstream put {count} at the same place", theirs[0], tuple(theirs))
+
+
+def _follows(gap: Gap, inserted: Sequence[Unit], theirs: Sequence[Unit]) -> bool:
+    """Tell whether it ends the paragraph of what it follows, and upstream's begins another one.
+
+    A paragraph is what no blank line and no comment parts.
+    """
+    if gap.before is None or gap.after is None:
+        return False
+    return bool(gap.after.trivia and theirs[0].trivia) and not inserted[0].trivia
 
 
 def _all(units: Sequence[Unit], kinds: tuple[type[ast.stmt], ...]) -> bool:
