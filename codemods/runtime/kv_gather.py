@@ -565,7 +565,10 @@ if triton is not None:
                 row = tl.where(whole, place, row)
                 column = (chunk % per_row) * VEC
                 source = row * pool_stride + column
-                byte = tl.load(pool + source[:, None] + lane, mask=live, other=0)
+                byte = tl.load(
+                    pool + source[:, None] + lane,
+                    mask=live, other=0, eviction_policy="evict_first",
+                )  # fmt: skip
                 value = _to_float(byte, FORMAT).to(out.dtype.element_ty)
                 target = row * WIDTH + column
                 tl.store(out + target[:, None] + lane, value, mask=live)
