@@ -39,7 +39,10 @@ class Judge:
         seen: what was asked about, by key.
         sources: how many distinct sets of files that were.
         judged: how many of them were not in the cache.
+        follows_moves: whether a file that was moved away is found again.
     """
+
+    follows_moves = False
 
     def __init__(self, codemods: Sequence[Codemod], *, force_version: bool = False) -> None:
         self.codemods = tuple(codemods)
@@ -48,6 +51,25 @@ class Judge:
         self.judged = 0
         self.force_version = force_version
         self._digests = {codemod.name: catalog.digest(codemod.name) for codemod in codemods}
+
+    def placed(self, files: Files, name: str, opened: Callable[[], Target]) -> Files:
+        """Return a revision's files as this judge wants them: these are all that is judged."""
+        return files
+
+    def word(self, verdict: Verdict) -> str:
+        """Return a word to be told instead of the state; empty for none."""
+        return ""
+
+    def in_tree(self, codemod: Codemod, target: Target) -> Verdict:
+        """Judge a codemod in a working tree, its record of what was applied included.
+
+        Raises:
+            SourceError: a file does not parse.
+        """
+        from rewriter.session import Session
+
+        session = Session(target, [codemod], self.force_version)
+        return session.survey.standing(codemod.name).verdict
 
     def known(self, codemod: Codemod, files: Files) -> bool:
         """Return whether a verdict is at hand, without judging."""
@@ -116,12 +138,28 @@ def of_history(
         TargetError: a blob is missing.
     """
     rows: list[Row] = []
+    points = [_placed(judge, history, point) for point in points]
     with history.reader() as read:
         _judge_all(judge, points, read, progress)
         for codemod in judge.codemods:
             made = [(point, _row(judge, codemod, point, read)) for point in points]
             rows += _traced(codemod, made)
     return rows
+
+
+def _placed(judge: Judge, history: History, point: Point) -> Point:
+    def at(files: Files, commit: str) -> Files:
+        def opened() -> Target:
+            from rewriter.targets import resolve
+
+            return resolve(repo=history.repository, rev=commit)
+
+        return judge.placed(files, commit, opened)
+
+    before = point.before
+    if before is not None and point.commit.parents:
+        before = tuple(at(f, c) for f, c in zip(before, point.commit.parents, strict=False))
+    return point._replace(files=at(point.files, point.commit.id), before=before)
 
 
 def _judge_all(
@@ -161,7 +199,9 @@ def _row(judge: Judge, codemod: Codemod, point: Point, read: Read) -> Row:
         codemod.name, "tags" if point.kind == "tag" else "commits", point.label, point.kind,
         point.commit, point.version,
         before=tuple(_state(judge, codemod, files, read) for files in point.before or ()),
-        moved=next((point.moved[p] for p in codemod.files() if p in point.moved), None),
+        moved=None if judge.follows_moves else next(
+            (point.moved[p] for p in codemod.files() if p in point.moved), None
+        ),
         prefix=point.prefix,
     )  # fmt: skip
     return _judged(row, judge, codemod, point.files, read)
@@ -170,7 +210,8 @@ def _row(judge: Judge, codemod: Codemod, point: Point, read: Read) -> Row:
 def _judged(row: Row, judge: Judge, codemod: Codemod, files: Files, read: Read) -> Row:
     """Add what the codemod is; a file that does not parse is an error of its cell."""
     try:
-        return row._replace(verdict=judge.verdict(codemod, files, read, row.version))
+        found = judge.verdict(codemod, files, read, row.version)
+        return row._replace(verdict=found, how=judge.word(found))
     except SourceError as error:
         return row._replace(error=str(error))
 
@@ -231,7 +272,8 @@ def _of_release(judge: Judge, version: str, opened: Callable[[], Target]) -> Ite
     except TargetError as error:
         yield from (row._replace(error=str(error)) for row in rows)
         return
-    blobs = {path: blob_id(raw) for path, raw in raws.items() if raw is not None}
+    ids = {path: blob_id(raw) for path, raw in raws.items() if raw is not None}
+    blobs = judge.placed(ids, f"{target.kind} {target.location}", lambda: target)
     contents = {blobs[path]: raw for path, raw in raws.items() if raw is not None}
     for codemod, row in zip(judge.codemods, rows, strict=True):
         row = row._replace(version=target.version, prefix=target.diff_prefix)
@@ -240,15 +282,14 @@ def _of_release(judge: Judge, version: str, opened: Callable[[], Target]) -> Ite
 
 def of_tree(judge: Judge, target: Target, label: str) -> list[Row]:
     """Judge every codemod in a working tree, its record of what was applied included."""
-    from rewriter.session import Session
-
     rows: list[Row] = []
     for codemod in judge.codemods:
         row = Row(codemod.name, "trees", label, target.kind, None, target.version)
         row = row._replace(prefix=_prefix(target))
         try:
-            session = Session(target, [codemod], judge.force_version)
-            row = row._replace(verdict=session.survey.standing(codemod.name).verdict)
+            found = judge.in_tree(codemod, target)
+            how = "" if found.state is State.APPLIED else judge.word(found)
+            row = row._replace(verdict=found, how=how)
         except SourceError as error:
             row = row._replace(error=str(error))
         rows.append(row)

@@ -140,7 +140,8 @@ def verdict_of(name: str, carried: Carried) -> Verdict:
     reason = first[0]
     if state is State.UPSTREAM:
         reason = "all of the patch is there already"
-    return Verdict(name, sites[0].file if sites else "", state, tuple(sites), reason, first[1])
+    about = next((site for site in sites if site.state is State.DRIFTED), None) or sites[0]
+    return Verdict(name, about.file, state, tuple(sites), reason, first[1])
 
 
 def kind_of(result: HunkResult) -> str:

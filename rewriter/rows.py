@@ -29,6 +29,7 @@ class Row(NamedTuple):
         since: label and commit that brought the state; None where that is before the first row.
         moved: where the file was moved to, and the commit that did.
         prefix: stands before ``sglang/`` in paths for people: ``python/``, or empty.
+        how: of a carried patch, how it is placed; told instead of the state.
     """
 
     codemod: str
@@ -43,6 +44,7 @@ class Row(NamedTuple):
     since: Origin | None = None
     moved: tuple[str, str] | None = None
     prefix: str = ""
+    how: str = ""
 
     @property
     def state(self) -> State | None:
@@ -51,7 +53,11 @@ class Row(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The state as one word; ``error`` where it could not be told."""
+        """The state in a word or two; ``error`` where it could not be told."""
+        return self.how or self._state_word
+
+    @property
+    def _state_word(self) -> str:
         return self.verdict.state.value if self.verdict else "error"
 
     @property

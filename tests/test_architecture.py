@@ -30,7 +30,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("transition", "patching"),
     ("session", "states", "layers"),
     ("installing", "matrix", "proving"),
-    ("removing", "syncing", "fleet"),
+    ("removing", "syncing", "fleet", "reach"),
     ("locked",),
     ("report",),
     ("commands",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from rewriter.commands.options import Codemods, ForceVersion, Json
 from rewriter.commands.reports import Github, Html, Junit, Markdown, Sarif, tell_github, write
-from rewriter.errors import UsageError
+from rewriter.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
     from rewriter.matrix import Judge
@@ -39,6 +40,14 @@ Releases = Annotated[
 Checkout = Annotated[
     Path | None, _option("--checkout", help="A working tree as well.", metavar="DIR")
 ]
+Patches = Annotated[
+    list[Path] | None,
+    typer.Option("--patch", help="How far does this patch carry? May be repeated.", metavar="FILE"),
+]
+Origin = Annotated[
+    str | None,
+    typer.Option("--from", help="What --patch is for: as `carry --from`.", metavar="A"),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Name every revision.")]
 
 
@@ -50,6 +59,8 @@ def run(
     since: Since = None,
     releases: Releases = None,
     checkout: Checkout = None,
+    patch: Patches = None,
+    origin: Origin = None,
     force_version: ForceVersion = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -62,15 +73,13 @@ def run(
     """Judge codemods at many revisions; exit 0 if all are fine.
 
     Commits are judged by structure alone: between two releases a tree states the version of the
-    one before it. Tags, releases and working trees are judged by their version as well.
+    one before it. Tags, releases and working trees are judged by their version as well. With
+    --patch FILE --from A it is told how far an ordinary patch carries.
     """
     _check_options(repo, releases, checkout, {"--revs": revs, "--tags": tags, "--since": since})
     if as_json and (markdown or github):
         raise UsageError("--json prints one JSON object, nothing else: leave out the other")
-    from rewriter.matrix import Judge
-    from rewriter.session import choose
-
-    judge = Judge(choose(codemods), force_version=force_version)
+    judge = _judge(codemods, patch or [], origin, repo, force_version, as_json)
     parts: dict[str, list[Row]] = {}
     if repo is not None:
         place = f"{repo} {revs or 'HEAD'}{' (tags)' if tags else ''}"
@@ -85,6 +94,42 @@ def run(
     if github:
         tell_github(matrix)
     raise typer.Exit(matrix.exit_code)
+
+
+def _judge(
+    codemods: list[str] | None, patches: list[Path], origin: str | None, repo: Path | None,
+    force_version: bool, quiet: bool,
+) -> Judge:  # fmt: skip
+    if bool(patches) != bool(origin):
+        raise UsageError("--patch FILE and --from A go together: which patch, and what it is for")
+    if not patches or origin is None:
+        from rewriter.matrix import Judge
+        from rewriter.session import choose
+
+        return Judge(choose(codemods), force_version=force_version)
+    if codemods:
+        raise UsageError(f"--patch is about that patch alone; leave out {codemods[0]}")
+    from rewriter.patching import read
+    from rewriter.reach import Reach
+
+    files = [(path.name, read(path)) for path in patches]
+    return Reach(files, origin, _older(origin, repo, quiet))
+
+
+def _older(origin: str, repo: Path | None, quiet: bool) -> Target:
+    """Return what patches are for: a commit of the repository if it has that one, else a release.
+
+    Raises:
+        TargetError: it is neither.
+    """
+    from rewriter.patching import release_named
+    from rewriter.report.progress import fetching
+
+    progress = None if quiet else fetching()
+    if repo is not None:
+        with suppress(TargetError):
+            return release_named(origin, repo)
+    return release_named(origin, None, progress)
 
 
 def _joined(judge: Judge, parts: dict[str, list[Row]]) -> Matrix:

@@ -14,7 +14,7 @@ from rewriter.rows import Episode, Matrix, Row
 _LETTERS = {
     "ready": "R", "applied": "A", "upstream": "U", "absent": "–", "drifted": "D", "partial": "P",
     "tampered": "T", "unsupported": "V", "orphaned": "O", "interrupted": "I", "moved": "M",
-    "error": "!",
+    "exactly": "E", "by-structure": "S", "to-review": "?", "conflict": "C", "error": "!",
 }  # fmt: skip
 """Colour is never the only sign of a state."""
 
@@ -30,6 +30,10 @@ _MEANINGS = {
     "orphaned": "a file of ours was left behind",
     "interrupted": "a run died half-way",
     "moved": "the file was moved away",
+    "exactly": "every hunk has its place as it stands",
+    "by-structure": "every hunk has one place, found by structure",
+    "to-review": "placed, and may need other lines by now",
+    "conflict": "a hunk has no one place",
     "error": "could not be judged",
 }
 
@@ -37,10 +41,12 @@ _STYLE = """
 :root { --ink: #1c2128; --soft: #59636e; --paper: #ffffff; --line: #d1d9e0; --panel: #f6f8fa;
   --ready: #1a7f47; --applied: #0b5cad; --upstream: #7fb2dd; --absent: #d5dae0;
   --drifted: #cf4a12; --partial: #b3297b; --tampered: #8a1616; --unsupported: #e3b341;
-  --orphaned: #95630a; --interrupted: #6a3fa0; --moved: #b8860b; --error: #101418; }
+  --orphaned: #95630a; --interrupted: #6a3fa0; --moved: #b8860b; --error: #101418;
+  --exactly: #1a7f47; --by-structure: #0b5cad; --to-review: #95630a; --conflict: #cf4a12; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --soft: #9ba6b2; --paper: #0d1117; --line: #30363d; --panel: #161b22;
-    --ready: #238a4e; --applied: #2f7fd0; --error: #000000; }
+    --ready: #238a4e; --applied: #2f7fd0; --error: #000000;
+    --exactly: #238a4e; --by-structure: #2f7fd0; }
   .error { border: 1px solid var(--soft); } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 75rem; padding: 1.5rem 1.5rem 9rem; color: var(--ink);
@@ -122,7 +128,9 @@ def _text(text: str) -> str:
 
 
 def _look(row: Row) -> str:
-    return "moved" if row.moved is not None and row.verdict is not None else row.word
+    if row.moved is not None and row.verdict is not None:
+        return "moved"
+    return row.word.replace(" ", "-")
 
 
 def _retired(matrix: Matrix) -> Iterator[str]:
@@ -136,7 +144,8 @@ def _retired(matrix: Matrix) -> Iterator[str]:
 def _legend(matrix: Matrix) -> str:
     looks = {_look(row) for row in matrix.rows}
     entries = "".join(
-        f'<li><span class="cell {name}">{_LETTERS[name]}</span>{name}: {_MEANINGS[name]}</li>'
+        f'<li><span class="cell {name}">{_LETTERS[name]}</span>{name.replace("-", " ")}: '
+        f"{_MEANINGS[name]}</li>"
         for name in _LETTERS
         if name in looks
     )
@@ -190,7 +199,8 @@ def _cell(row: Row) -> str:
 
 
 def _tip(row: Row) -> Iterator[str]:
-    what = f"{row.codemod} is {row.word}" + ("" if row.asked else " (where the range starts)")
+    what = f"{row.codemod}{':' if row.how else ' is'} {row.word}"
+    what += "" if row.asked else " (where the range starts)"
     when = ""
     if row.commit is not None:
         short = "" if row.label == row.commit.short else f" · {row.commit.short}"

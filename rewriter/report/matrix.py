@@ -55,9 +55,9 @@ def verdict_line(matrix: Matrix) -> str:
 
 def _episode(episode: Episode, *, colour: bool, verbose: bool) -> Iterator[str]:
     row = episode.last
-    state = paint(f"{row.word:<11}", _code(row), colour=colour)
+    state = paint(f"{row.word:<12}", _code(row), colour=colour)
     ends = [episode.first] if len(episode.rows) == 1 else [episode.first, row]
-    many = f"{len(episode.rows):>4}  "
+    many = f"{len(episode.rows):>3}  "
     yield f"  {state}{many}{' … '.join(_name(each) for each in ends)}"
     indent = " " * _BODY
     if verbose:
@@ -67,7 +67,7 @@ def _episode(episode: Episode, *, colour: bool, verbose: bool) -> Iterator[str]:
     since = episode.first.since
     if since is not None and since[1] is not None:
         yield cut(f"{indent}since {origin(since)} {plain(since[1].subject)}", _WIDTH)
-    if row.reason and (not row.fine or row.state is State.UPSTREAM):
+    if row.reason and (not row.fine or row.how or row.state is State.UPSTREAM):
         yield f"{indent}why: {row.reason}"
     nearest = row.verdict.nearest if row.verdict else None
     if nearest is not None:
@@ -105,6 +105,8 @@ def sentence(row: Row) -> str:
     """Return what a codemod is at a revision, without the reason."""
     if row.verdict is None:
         return f"{row.codemod} could not be judged at {row.label}"
+    if row.how:
+        return f"{row.codemod}: {row.word} at {row.label}"
     return f"{row.codemod} is {row.word} at {row.label}"
 
 
@@ -124,6 +126,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         verdict = as_json(row.verdict)
     return verdict | {
         "reason": row.reason,
+        "how": row.how or None,
         "revision": {
             "kind": row.kind,
             "label": row.label,
