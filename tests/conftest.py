@@ -38,6 +38,7 @@ def sealed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
     monkeypatch.setenv("REWRITER_CACHE_DIR", str(home / "cache"))
+    monkeypatch.setattr("rewriter.transaction.run.GRACE", 0.0)  # for readers, who are not here
     for name in list(os.environ):
         if name.startswith("GIT_") and not name.startswith(("GIT_CONFIG_", "GIT_PYTHON_")):
             monkeypatch.delenv(name)

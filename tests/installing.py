@@ -170,10 +170,12 @@ _NUMBERS = itertools.count()
 class FakeCodemods:
     """The fake codemods in a directory of the test's own, where they can be changed."""
 
+    OURS = Path(__file__).parent / "fake_codemods"
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
         self._monkeypatch = monkeypatch
         self._place = place
-        self.directory = Path(__file__).parent / "fake_codemods"
+        self.directory = self.OURS
         self.use({})
 
     def use(self, changes: Mapping[str, str | None]) -> None:

@@ -52,6 +52,18 @@ def stuck(source: Path) -> Path | None:
 
 
 def drop(source: Path) -> None:
-    """Remove all byte code of a source. What is gone already is no error."""
+    """Remove all byte code of a source, for good. What is gone already is no error.
+
+    Raises:
+        OSError: some of it cannot be removed.
+    """
+    emptied: dict[Path, None] = {}
     for cached in caches(source):
         cached.unlink(missing_ok=True)
+        emptied[cached.parent] = None
+    for folder in emptied:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -85,6 +85,18 @@ class Ground:
         finally:
             around.close()
 
+    def sync(self, place: Path) -> None:
+        """Make the entries of any directory durable.
+
+        Raises:
+            OSError: they cannot be.
+        """
+        folder = Folder.open(place)
+        try:
+            folder.sync()
+        finally:
+            folder.close()
+
     def package_directory(self) -> Path:
         """Return where the package really lies.
 

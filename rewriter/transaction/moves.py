@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from rewriter.transaction import attributes
@@ -53,7 +54,8 @@ def second_name(folder: Folder, name: str, old: str) -> None:
     if isinstance(content, Link):
         folder.symlink(content.text, old)
         return
-    assert content is not None
+    if content is None:  # an installer has just taken it away
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     kept = attributes.of(folder, name)
     descriptor = folder.create(old)
     try:

@@ -34,7 +34,8 @@ def recover(home: Home) -> str:
         return ""
     try:
         found = journal.read(home)
-        assert found is not None, "it is locked, and only its owner removes it"
+        if found is None:  # an installer has just taken the package away
+            return ""
         with Ground(home) as ground:
             told = settle(ground, found)
     finally:
@@ -252,7 +253,10 @@ def _remove_if_empty(place: Path) -> None:
 
 
 def _sweep(home: Home) -> None:
-    """Remove the unfinished journals of runs that died before their first change."""
+    """Remove what runs leave that died before their first change, or after their last.
+
+    That is a journal that was never finished, and a directory for the record with nothing in it.
+    """
     for path in entries(home.folder):
         left = LEFT_NAME.fullmatch(path.name)
         if left is None or left["name"] != home.journal:
@@ -268,6 +272,8 @@ def _sweep(home: Home) -> None:
             raise RefusedError(f"{error}; nothing was written") from error
         finally:
             os.close(descriptor)
+    if home.own and _is_empty(home.folder):
+        perform(Step("remove directory", str(home.folder), _bound(_remove_if_empty, home.folder)))
 
 
 def _bound(act: Callable[..., object], *arguments: object, **named: object) -> Callable[[], object]:

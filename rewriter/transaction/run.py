@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from rewriter.transaction.journal import Journal, Noted, Write, new_name, old_na
 from rewriter.transaction.moves import CHANGED, Moved, put, second_name, take_away, write_all
 from rewriter.transaction.recovery import clear, closing_steps, put_back
 from rewriter.transaction.steps import Step, StepFailed, perform
+
+GRACE = 0.2
+"""Seconds before a module is removed: who has just read one that imports it still finds it."""
 
 
 class Run:
@@ -46,6 +50,7 @@ class Run:
         self._held = -1
         self._published = False
         self._closing = False
+        self._waited = False
         self.journal = Journal(
             command,
             secrets.token_hex(4),
@@ -114,6 +119,8 @@ class Run:
     def _directory_steps(self, lacking: Sequence[Path]) -> Iterator[Step]:
         for place in lacking:
             yield Step("make directory", str(place), _bound(self._ground.make, place))
+            around = place.parent
+            yield Step("sync directory", str(around), _bound(self._ground.sync, around))
 
     def _journal_steps(self) -> Iterator[Step]:
         home, name = self.home, self.home.journal
@@ -186,6 +193,9 @@ class Run:
                 raise Moved(f"{place}: {CHANGED}")
 
         new = new_name(write.name, token)
+        if write.after is None and write.path.endswith(".py") and not self._waited:
+            self._waited = True
+            yield Step("wait", place, lambda: time.sleep(GRACE))
         yield Step("compare", place, compare)
         if write.before is None:
             yield Step("rename", place, lambda: folder.publish(new, write.name))

@@ -38,6 +38,7 @@ NAMES = (
     "unlink",
     "drop byte code",
     "compile",
+    "wait",
     "verify",
     "remove directory",
 )
