@@ -5,163 +5,25 @@ Nothing is carried for a patch that is on record and whole: a gate then only com
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rewriter.carried import CarriedPatch, Delta, file_of, first_changed, held, name_of
-from rewriter.carry.steps import Fate, Step
-from rewriter.codemod import Codemod, Site
+from rewriter.carried import CarriedPatch, file_of, held, name_of
+from rewriter.codemod import Codemod
 from rewriter.errors import TargetError, UsageError
-from rewriter.manifest import Held, Hunk
-from rewriter.model import Change, Nearest, SiteResult, State, Verdict
+from rewriter.fresh import FreshPatch
+from rewriter.manifest import Held
+from rewriter.model import Change
 from rewriter.patches import Beneath, is_left, is_there, named, recorded
 
 if TYPE_CHECKING:
-    from rewriter.carry.carrying import Carried, HunkResult
     from rewriter.judge import Reader
     from rewriter.manifest import Manifest
     from rewriter.targets import Target
     from rewriter.targets.pip import Progress
-
-_STATES = {
-    Fate.CONFLICT: State.DRIFTED, Fate.REVIEW: State.DRIFTED, Fate.UPSTREAM: State.UPSTREAM,
-    Fate.EXACTLY: State.READY, Fate.STRUCTURE: State.READY,
-}  # fmt: skip
-_HOW = {Fate.STRUCTURE: "by structure", Fate.REVIEW: "to be reviewed", Fate.CONFLICT: ""}
-
-
-class FreshPatch(CarriedPatch):
-    """A patch out of its file, and what carrying it to a target gives."""
-
-    def __init__(
-        self, file: tuple[str, bytes], origin: str, ends: tuple[Target, Target], rival: str = ""
-    ) -> None:
-        """Note what is to be carried; that is done when somebody asks for it.
-
-        Args:
-            file: the name and the bytes of the patch.
-            origin: what it is for, in the user's word.
-            ends: the target that it is for, and the one that it is wanted in.
-            rival: another version of the patch that is in there.
-        """
-        self.file = file
-        self.name = name_of(*file)
-        self.sha256 = hashlib.sha256(file[1]).hexdigest()
-        self.origin = origin
-        self._ends, self.rival = ends, rival
-
-    @cached_property
-    def carried(self) -> Carried:
-        """What became of it hunk by hunk, and the files.
-
-        Raises:
-            UsageError, RefusedError: the patch is none, or none of what it is for.
-        """
-        from rewriter.carry.carrying import carry
-
-        return carry([self.file], *self._ends)
-
-    @cached_property
-    def deltas(self) -> Mapping[str, Delta]:
-        """Its files without and with it; none while a hunk is a conflict."""
-        return {c.path: Delta(c.before, c.after) for c in self.carried.changes}
-
-    @property
-    def target(self) -> str:  # type: ignore[override]
-        """The first of its files."""
-        return next(iter(self.files()), "")
-
-    @property
-    def new(self) -> tuple[str, ...]:
-        """The files that it brings."""
-        return tuple(path for path, delta in self.deltas.items() if delta.before is None)
-
-    def files(self) -> dict[str, list[Site]]:
-        """Return the files that it changes, or would."""
-        paths = [*self.deltas, *(result.onto for result in self.carried.results)]
-        return {path: [] for path in dict.fromkeys(paths)}
-
-    @cached_property
-    def hunks(self) -> Sequence[Hunk]:  # type: ignore[override]
-        """Where it is written, file by file."""
-        return [hunk for path in self.deltas for hunk in self._hunks(path)]
-
-    def _hunks(self, path: str) -> Iterator[Hunk]:
-        delta = self.deltas[path]
-        if delta.before is None or delta.after is None:
-            new = delta.before is None
-            yield Hunk(path, "new file" if new else "deleted", "", 1 if new else None)
-            return
-        told = False
-        for result in self.carried.results:
-            if result.onto == path and result.fate in (Fate.EXACTLY, Fate.STRUCTURE):
-                step = placed(result)
-                at = step.line if step is not None else None
-                line = None if at is None else first_changed(delta, at)
-                name = step.definition if step is not None else ""
-                yield Hunk(path, kind_of(result), name, line, None, how(result))
-                told = True
-        if not told:  # what the patch changes was moved here
-            yield Hunk(path, "moved here", "", None)
-
-    def afresh(self) -> Verdict:
-        """Return what it would be where nothing of it is."""
-        if self.rival:
-            reason = (
-                f"another version of it, {self.rival}, is applied here; `rewriter sync` replaces "
-                f"it, or: rewriter revert {self.rival}"
-            )
-            return Verdict(self.name, "", State.DRIFTED, reason=reason)
-        return verdict_of(self.name, self.carried)
-
-
-def verdict_of(name: str, carried: Carried) -> Verdict:
-    """Return what carrying a patch came to, as a verdict: its sites are the hunks."""
-    sites: list[SiteResult] = []
-    first: tuple[str, Nearest | None] = "", None
-    for result in carried.results:
-        state, step = _STATES[result.fate], placed(result)
-        reason, nearest = how(result), None
-        if state is State.DRIFTED and step is not None:
-            text = (step.theirs.splitlines() or [""])[0]
-            nearest = Nearest(step.line, text, "") if step.line and text else None
-            first = first if first[0] else (f"{result.onto}, {kind_of(result)}: {reason}", nearest)
-        line, definition = (step.line, step.definition) if step is not None else (None, "")
-        sites.append(
-            SiteResult(definition, kind_of(result), line, state, reason, nearest, result.onto)
-        )
-    states = {site.state for site in sites}
-    state = State.READY if State.READY in states else State.UPSTREAM
-    state = State.DRIFTED if State.DRIFTED in states else state
-    reason = first[0]
-    if state is State.UPSTREAM:
-        reason = "all of the patch is there already"
-    about = next((site for site in sites if site.state is State.DRIFTED), None) or sites[0]
-    return Verdict(name, about.file, state, tuple(sites), reason, first[1])
-
-
-def kind_of(result: HunkResult) -> str:
-    """Return what a hunk is called in a report."""
-    return f"hunk {result.number}" if result.number else "file"
-
-
-def placed(result: HunkResult) -> Step | None:
-    """Return the step that stands for a hunk: the worst, which its fate tells."""
-    return next((step for step in result.steps if step.fate is result.fate), None)
-
-
-def how(result: HunkResult) -> str:
-    """Return how a hunk was placed, or why it is a conflict; empty where exactly."""
-    whys = dict.fromkeys(s.reason for s in result.steps if s.fate is result.fate and s.reason)
-    told = "; ".join(whys)
-    if result.fate not in _HOW:
-        return ""
-    return ": ".join(part for part in (_HOW[result.fate], told) if part)
-
 
 def changes(codemods: Sequence[Codemod], read: Reader) -> list[Change]:
     """Return what patches, and codemods over them, would change. All must be ready or applied.

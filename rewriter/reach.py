@@ -19,11 +19,13 @@ from rewriter.cache import cache_directory
 from rewriter.carried import name_of
 from rewriter.carry.carrying import Carrier
 from rewriter.carry.paths import PACKAGE, Tree
+from rewriter.carry.steps import Fate
 from rewriter.codemod import Codemod, Site
 from rewriter.errors import SourceError, TargetError
+from rewriter.fresh import verdict_of
 from rewriter.matrix import Judge, Read, blob_id
 from rewriter.model import State, Verdict
-from rewriter.patching import verdict_of, wanted
+from rewriter.patching import wanted
 from rewriter.walk import Files
 
 if TYPE_CHECKING:
@@ -134,10 +136,10 @@ class Reach(Judge):
         """Return how a patch carries, in a word."""
         if verdict.state is State.UPSTREAM:
             return "upstream"
-        states = [site for site in verdict.sites if site.state is State.DRIFTED]
-        if states:
-            review = all(site.reason.startswith("to be reviewed") for site in states)
-            return "to review" if review else "conflict"
+        bad = [site.reason for site in verdict.sites if site.state is State.DRIFTED]
+        if bad:
+            softer = tuple(str(fate) for fate in Fate if fate is not Fate.CONFLICT)
+            return "to review" if all(why.startswith(softer) for why in bad) else "conflict"
         by_structure = any(site.reason for site in verdict.sites if site.state is State.READY)
         return "by structure" if by_structure else "exactly"
 
@@ -246,7 +248,7 @@ def _own_code() -> str:
     """Return a hash of the code that carries: another version of it may place otherwise."""
     here = Path(__file__).parent
     total = hashlib.sha256()
-    for path in [*sorted((here / "carry").glob("*.py")), here / "patching.py", Path(__file__),
+    for path in [*sorted((here / "carry").glob("*.py")), here / "fresh.py", Path(__file__),
                  here / "edits.py", here / "source.py", here / "names.py"]:  # fmt: skip
         raw = path.read_bytes()
         total.update(f"{path.name} {len(raw)}\n".encode() + raw)

@@ -26,7 +26,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("uses", "marks", "sites", "forgotten", "carry"),
     ("engine", "carried"),
     ("judge", "originals", "testing", "pytest_plugin", "explaining", "skeleton"),
-    ("recording", "patches", "output"),
+    ("recording", "patches", "fresh", "output"),
     ("transition", "patching"),
     ("session", "states", "layers"),
     ("installing", "matrix", "proving"),

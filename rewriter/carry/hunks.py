@@ -12,6 +12,8 @@ _HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _GIT = re.compile(r"diff --git (\S+) (\S+)$")
 _BINARY = re.compile(r"GIT binary patch$|Binary files .* differ$")
 _NO_NEWLINE = "\\"
+_CONTEXT = "*" * 15
+"""What stands before each hunk of a context diff."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,10 @@ def read(raw: bytes, patch: str) -> list[FilePatch]:
                 f"{patch}: changes only the mode of {modes}; modes are not carried, and no text "
                 "changes"
             )
-        raise UsageError(f"{patch}: expected a unified diff, found no hunk in it")
+        other = ", but a context diff; make it with diff -u" if _CONTEXT in lines else ""
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            other = ": it is written in UTF-16; make it with git diff --output=FILE"
+        raise UsageError(f"{patch}: expected a unified diff, found no hunk in it{other}")
     return found
 
 
@@ -186,6 +191,10 @@ class _Reader:
         match = _HEADER.match(header)
         self.at += 1
         first = self.at
+        if header.startswith("@@@"):
+            raise UsageError(
+                f"{where}: a merge's combined diff has no one old side; make it with git diff A B"
+            )
         if match is None:
             if not re.match(r"@@.*@@|@@\s*$", header):
                 raise UsageError(f"{where}: expected `@@ -1,2 +1,2 @@`, found `{header}`")

@@ -34,9 +34,10 @@ def applied(
             # a file made by an earlier patch is not in the release: known by its path
             _one(file, old or new or "", states, older)
     if not states:
+        names = ", ".join(dict.fromkeys(file.patch for file in files))
         raise RefusedError(
-            f"none of the files is part of the package: {', '.join(outside[:4])}; is the patch "
-            "for another project?"
+            f"{names}: none of the files is part of the package: {', '.join(outside[:4])}; is the "
+            "patch for another project?"
         )
     return states, renamed, outside
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from rewriter.carry import hunks
 from rewriter.carry.carrying import Carried
 from rewriter.carry.steps import Fate
+from rewriter.fresh import FreshPatch
 from rewriter.model import State
-from rewriter.patching import FreshPatch, wanted
+from rewriter.patching import wanted
 from rewriter.session import Session
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ def put_in(
     if isinstance(target, Overlay):
         target.check_base()
     accept_unproven = accept_unproven or config.load().accept_unproven
+    for name, raw in files:
+        hunks.read(raw, name)  # what is no patch is told first
     with writing(target, dry_run=dry_run) as recovered:
         patches = wanted(files, origin, older, target)
         session = Session(target, patches)
@@ -138,7 +142,8 @@ def into_directory(
 
 
 def _in_part(carried: Carried) -> bool:
-    return any(result.fate is Fate.CONFLICT for result in carried.results)
+    whole = (Fate.UPSTREAM, Fate.EXACTLY, Fate.STRUCTURE, Fate.REVIEW)
+    return any(result.fate not in whole for result in carried.results)
 
 
 def _joined(files: Files, *, in_part: bool) -> tuple[str, bytes]:
