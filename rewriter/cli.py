@@ -73,6 +73,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> None:
     completing = "_REWRITER_COMPLETE" in os.environ
+    if any(argument.endswith("-completion") for argument in arguments):
+        _complete_at_once_in_zsh()
     verb = _verb(_half_typed() if completing else arguments)
     try:
         app = build((verb,), completion=completing) if verb in COMMANDS else build()
@@ -96,6 +98,15 @@ def _run(arguments: list[str]) -> None:
 def _verb(arguments: list[str]) -> str:
     """Return the first argument that is no option: the root takes none that has a value."""
     return next((a for a in arguments if not a.startswith("-")), "")
+
+
+def _complete_at_once_in_zsh() -> None:
+    """Mend typer's script: zsh loads it at the first tabulator, which then completed nothing."""
+    from typer import _completion_shared
+
+    scripts = _completion_shared._completion_scripts
+    call = '[[ $zsh_eval_context[-1] == loadautofunc ]] && %(complete_func)s "$@"'
+    scripts["zsh"] = f"{scripts['zsh'].rstrip()}\n{call}\n"
 
 
 def _half_typed() -> list[str]:
