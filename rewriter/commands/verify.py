@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rewriter.probes.equivalence import ModeRow
     from rewriter.session import Session
 
+
 @with_target
 def run(
     options: TargetOptions,

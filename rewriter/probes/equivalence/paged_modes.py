@@ -12,7 +12,6 @@ import torch
 from rewriter.probes.equivalence.externals import ForwardMode as Forward
 from rewriter.probes.equivalence.modes import Expect, Scenario
 from rewriter.probes.equivalence.paged_serving import NO_PAGE, PagedGraphs, PagedServer, step
-from rewriter.probes.equivalence.scenarios import Refuted
 from rewriter.probes.equivalence.serving import Batch, Shape
 
 BACKEND = "FlashAttentionBackend"
@@ -195,15 +194,6 @@ def zero_copy(server: PagedServer) -> None:
     step(server, backend, _extend((9, 4), (3, 2)))
 
 
-def fourth(server: PagedServer) -> None:
-    """FlashAttention 4 gets the whole pool, converted, as before."""
-    backend = server.backend()
-    if not hasattr(backend, "fa_impl_ver"):
-        raise Refuted("this release knows no FlashAttention 4")
-    backend.fa_impl_ver = 4
-    step(server, backend, _decode(5, 3))
-
-
 def _pages(size: int, **more: Any) -> Shape:
     context = -(-40 // size) * size
     return Shape(rank=256, rope=16, page=size, context=context - 8, slots=6 * context, **more)
@@ -211,8 +201,6 @@ def _pages(size: int, **more: Any) -> Shape:
 
 _PLAIN = _pages(1)
 _CROWDED = Shape(rank=256, rope=16, slots=30, shared=11)
-_HERE = (((EXTEND,), "page_table"),)
-_FOURTH = (((f"{BACKEND}.__init__",), "fa_impl_ver"),)
 _LOCAL = (((EXTEND,), "local_attn_metadata"),)
 _WINDOWS = (((EXTEND,), "swa_page_table"),)
 _PARALLEL = (((EXTEND,), "_mla_cp_attn"),)
@@ -248,7 +236,6 @@ PAGED_SCENARIOS: tuple[Scenario, ...] = (
     _mode("target verify, branches", branching_verify, Expect.UNTOUCHED),
     _mode("multi-step draft, branches", branching_draft, Expect.UNTOUCHED),
     _mode("context parallel extend", halves, Expect.UNTOUCHED, needs=_PARALLEL),
-    _mode("FlashAttention 4", fourth, Expect.UNTOUCHED, needs=_FOURTH),
     _mode("BF16 pool", zero_copy, Expect.UNTOUCHED, shape=_pages(16, pool_dtype=torch.bfloat16)),
     _mode("queries in FP8", zero_copy, Expect.UNTOUCHED, shape=Shape(slots=6 * 40, context=32)),
     _mode("SGLANG_KV_GATHER=off", decode_graphs, Expect.UNTOUCHED, switch="off"),
