@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fake_sglang import installed_files
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from installing import (
     MIXER,
     MIXER_SOURCE,
     PACKAGE,
     SCALER,
-    SCALER_SOURCE,
     TOOLS,
     FakeCodemods,
     codemods,
@@ -130,92 +126,6 @@ def test_a_requirement_that_is_not_listed(site_packages: Path, codemods: FakeCod
     done = rewriter("sync", "--site-packages", site_packages)
     assert (done.code, "beta requires alpha" in done.err) == (2, True)
     assert applied(site_packages) == {"alpha"}
-
-
-# --- from every state that can be made -----------------------------------------------------
-
-WANTED = st.sets(st.sampled_from(NAMES)).map(
-    lambda names: sorted(names | ({"alpha"} if "beta" in names else set()))
-)
-
-
-def some(place: Path) -> Callable[..., None]:
-    """Return a function that does one thing to a site-packages, whether or not that succeeds."""
-    record = next(place.glob("*.dist-info"))
-
-    def act(kind: str, name: str) -> None:
-        if kind in ("apply", "revert"):
-            rewriter(kind, name, "--site-packages", place)
-        elif kind == "edit":
-            for path in (MIXER, SCALER):
-                with (place / path).open("ab") as file:
-                    file.write(b"# mine\n")
-        elif kind == "restore":
-            (place / MIXER).write_bytes(MIXER_SOURCE)
-            (place / SCALER).write_bytes(SCALER_SOURCE)
-        elif kind == "half":
-            (place / MIXER).write_bytes(MIXER_SOURCE)
-        elif kind == "spoil":
-            raw = (place / MIXER).read_bytes()
-            (place / MIXER).write_bytes(raw.replace(b"_tools.note(y)", b"_tools.note(y, 1)"))
-        elif kind == "companion":
-            (place / TOOLS).unlink(missing_ok=True)
-        elif kind == "record":
-            (record / "REWRITER.json").unlink(missing_ok=True)
-        elif kind == "leave":
-            (place / "sglang/srt/_rewriter_tools.py").write_bytes(
-                (place / TOOLS).read_bytes() if (place / TOOLS).exists() else b"mine\n"
-            )
-
-    return act
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["apply", "apply", "apply", "revert", "edit", "restore", "half", "spoil", "companion",
-             "record", "leave"]
-        ),
-        st.sampled_from(NAMES),
-    ),
-    max_size=5,
-)  # fmt: skip
-
-
-@settings(
-    max_examples=25, deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
-@given(steps=STEPS, wanted=WANTED)
-def test_idempotent_from_every_state(
-    steps: list[tuple[str, str]], wanted: list[str], codemods: FakeCodemods,
-    write_files: Callable[..., Path],
-) -> None:  # fmt: skip
-    """It reaches what is wanted, and then writes nothing; or refuses, and wrote nothing."""
-    scratch = Path(tempfile.mkdtemp())
-    try:
-        place = write_files(scratch / "site-packages", installed_files("0.5.2", PACKAGE))
-        act = some(place)
-        for kind, name in steps:
-            act(kind, name)
-        configure(*wanted)
-        before = tree(place)
-        done = rewriter("sync", "--site-packages", place)
-        if done.code == 2:
-            assert {"edit", "spoil", "record"} & {kind for kind, _ in steps}, done.err
-            assert "nothing was written" in done.err
-            assert tree(place) == before
-            return
-        assert done.code == 0, done.err
-        assert applied(place) == set(wanted)
-        after = tree(place)
-        again = rewriter("sync", "--site-packages", place)
-        assert (again.code, "nothing to write" in again.out) == (0, True), again
-        assert tree(place) == after
-        if not any(kind in ("edit", "record", "leave") for kind, _ in steps):
-            assert record_faults(place) == []
-    finally:
-        shutil.rmtree(scratch)
 
 
 # --- rewriter.lock -------------------------------------------------------------------------
