@@ -6,20 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rewriter.carry import checks, patched, paths, single
-from rewriter.carry.applying import Applied, Placed
-from rewriter.carry.package import Package
+from rewriter.carry import patched, paths, single
+from rewriter.carry.applying import Applied
+from rewriter.carry.carried import CarriedFile, texts
+from rewriter.carry.settling import settle
 from rewriter.carry.steps import Fate, Step
-from rewriter.edits import TextEdit, splice
-from rewriter.errors import SourceError, ToolBug, UsageError
+from rewriter.edits import splice
+from rewriter.errors import SourceError, UsageError
 from rewriter.model import Change
 from rewriter.source import Source
 
 if TYPE_CHECKING:
     from rewriter.targets import Target
 
-_WORST = (Fate.UPSTREAM, Fate.EXACTLY, Fate.STRUCTURE, Fate.REVIEW, Fate.CONFLICT)
-_REFUSING = (Fate.REVIEW, Fate.CONFLICT)
+_WORST = (Fate.UPSTREAM, Fate.EXACTLY, Fate.STRUCTURE, Fate.REVIEW, Fate.HELD, Fate.CONFLICT)
+_REFUSING = (Fate.REVIEW, Fate.HELD, Fate.CONFLICT)
 
 
 @dataclass(frozen=True)
@@ -60,20 +61,6 @@ class Carried:
         return any(result.fate in _REFUSING for result in self.results)
 
 
-@dataclass
-class _File:
-    applied: Applied
-    onto: str
-    outcome: single.Outcome
-    hunks: list[tuple[Placed, list[int]]]
-
-    def copy(self) -> _File:
-        """Return one whose steps and edits can grow."""
-        own = self.outcome
-        outcome = single.Outcome(list(own.steps), list(own.edits), list(own.whole))
-        return _File(self.applied, self.onto, outcome, [(p, list(n)) for p, n in self.hunks])
-
-
 def carry(
     patches: Iterable[tuple[str, bytes]], older: Target, newer: Target, *, partial: bool = False
 ) -> Carried:
@@ -108,24 +95,24 @@ class Carrier:
         """
         self._older = paths.Tree(older)
         self.applied, self._renamed, self.outside = patched.applied(patches, self._older)
-        self._known: dict[tuple[str, bytes | None, bytes | None], _File] = {}
+        self._known: dict[tuple[str, bytes | None, bytes | None], CarriedFile] = {}
 
     def onto(self, newer: Target | paths.Tree, *, partial: bool = False) -> Carried:
         """Carry the patches to one release."""
         tree = newer if isinstance(newer, paths.Tree) else paths.Tree(newer)
         sources = single.Sources(self._older, tree)
         files = [self._file(path, sources) for path in self.applied]
-        _check(files, sources)
+        settle(files, sources)
         broken = any(s.fate in _REFUSING for file in files for s in file.outcome.steps)
-        texts = {} if broken and not partial else _texts(files, sources, partial=True)
+        made = {} if broken and not partial else texts(files, sources)
         changes = tuple(
             Change(path, tree.read(path), raw)
-            for path, raw in sorted(texts.items())
+            for path, raw in sorted(made.items())
             if raw != tree.read(path)
         )
         return Carried(tuple(_results(files)), changes, tuple(self.outside))
 
-    def _file(self, path: str, sources: single.Sources) -> _File:
+    def _file(self, path: str, sources: single.Sources) -> CarriedFile:
         """Place one file's changes; once only for the same file, unless others were looked at."""
         old, tree = self._renamed.get(path), sources.newer
         key = path, tree.read(path), tree.read(old) if old is not None else None
@@ -141,7 +128,7 @@ class Carrier:
 # --- the other release -----------------------------------------------------------------------
 
 
-def _carried(applied: Applied, renamed: str | None, sources: single.Sources) -> _File:
+def _carried(applied: Applied, renamed: str | None, sources: single.Sources) -> CarriedFile:
     path, base, ours = applied.path, applied.before, applied.after
     theirs = sources.newer.read(path)
     onto = path
@@ -159,7 +146,7 @@ def _carried(applied: Applied, renamed: str | None, sources: single.Sources) -> 
             if renamed is not None and onto == renamed:
                 _move(outcome, onto, path, sources)
                 onto = path
-    return _File(applied, onto, outcome, _assigned(applied, outcome))
+    return CarriedFile.of(applied, onto, outcome)
 
 
 def _where(path: str, renamed: str | None, base: bytes, sources: single.Sources) -> tuple[str, str]:
@@ -199,22 +186,7 @@ def _move(outcome: single.Outcome, old: str, new: str, sources: single.Sources) 
     outcome.whole = [(old, None, step), (new, made or b"", step)]
 
 
-def _assigned(applied: Applied, outcome: single.Outcome) -> list[tuple[Placed, list[int]]]:
-    """Give each step to the hunks whose lines it has; to the nearest where it has none."""
-    found: list[tuple[Placed, list[int]]] = [(placed, []) for placed in applied.placed]
-    for number, step in enumerate(outcome.steps):
-        first, last = step.new if step.new[1] >= step.new[0] else (step.new[0], step.new[0])
-        if step.new == (1, 0):
-            first = last = step.old[0]
-        own = [entry for entry in found if entry[0].first <= last and entry[0].last >= first]
-        if not own and found:
-            own = [min(found, key=lambda e: abs(e[0].first - first))]
-        for _, steps in own:
-            steps.append(number)
-    return found
-
-
-def _results(files: Sequence[_File]) -> Iterable[HunkResult]:
+def _results(files: Sequence[CarriedFile]) -> Iterable[HunkResult]:
     for file in files:
         loose = set(range(len(file.outcome.steps)))
         for placed, numbers in file.hunks:
@@ -231,82 +203,6 @@ def _results(files: Sequence[_File]) -> Iterable[HunkResult]:
 
 def _worst(steps: Sequence[Step]) -> Fate:
     return max((s.fate for s in steps), key=_WORST.index, default=Fate.EXACTLY)
-
-
-# --- the result ------------------------------------------------------------------------------
-
-
-def _texts(
-    files: Sequence[_File], sources: single.Sources, *, partial: bool
-) -> dict[str, bytes | None]:
-    """Return the bytes of all changed files; with ``partial`` without hunks that conflict."""
-    edits: dict[str, list[TextEdit]] = {}
-    made: dict[str, bytes | None] = {}
-    for file in files:
-        dropped = _dropped(file) if partial else set()
-        for path, edit, step in file.outcome.edits:
-            if step not in dropped:
-                edits.setdefault(path, []).append(edit)
-        for path, raw, step in file.outcome.whole:
-            if step not in dropped:
-                made[path] = raw
-    for path, found in edits.items():
-        source = sources.module(path).source
-        text = splice(source.text, found)
-        owner = next((f for f in files if f.onto == path), None)
-        made[path] = source.encode(_ended(text, source.text, owner))
-    return made
-
-
-def _ended(text: str, theirs: str, file: _File | None) -> str:
-    """End a file with or without a newline: as the patch changes it, else as it was."""
-    without = not theirs.endswith("\n")
-    if file is not None and file.applied.before and file.applied.after:
-        old, new = (not raw.endswith(b"\n") for raw in (file.applied.before, file.applied.after))
-        without = new if old != new else without
-    bare = text.removesuffix("\n").removesuffix("\r")
-    if without:
-        return bare
-    return text if text.endswith("\n") else text + ("\r\n" if "\r\n" in text else "\n")
-
-
-def _dropped(file: _File) -> set[int]:
-    """Return the steps of all hunks that have a conflict; they go together."""
-    steps = file.outcome.steps
-    dropped = {n for n, step in enumerate(steps) if step.fate is Fate.CONFLICT}
-    grown = True
-    while grown:
-        more = {n for _, own in file.hunks if dropped & set(own) for n in own}
-        grown = not more <= dropped
-        dropped |= more
-    return dropped
-
-
-def _check(files: Sequence[_File], sources: single.Sources) -> None:
-    """Turn what would not be sound into conflicts."""
-    made = [_made(file, sources) for file in files]
-    patched = {file.applied.path: file.applied.after for file in files}
-    results = {path: raw for each in made for path, raw in each.items()}
-    sides = checks.Sides(Package(sources.older, patched), Package(sources.newer, results))
-    for file, texts in zip(files, made, strict=True):
-        for path, raw in sorted(texts.items()):
-            if raw is not None and path.endswith(".py"):
-                theirs = sources.newer.read(path)
-                found = checks.problems(path, file.applied, theirs, raw, sides)
-                file.outcome.steps.extend(found)
-        file.hunks = _assigned(file.applied, file.outcome)
-
-
-def _made(file: _File, sources: single.Sources) -> dict[str, bytes | None]:
-    """Return what a file's changes come to, alone."""
-    try:
-        return _texts([file], sources, partial=True)
-    except ToolBug:
-        lines = (1, max(1, len(file.applied.lines)))
-        reason = "two changes of the patch come to the same place"
-        file.outcome.steps.append(Step(Fate.CONFLICT, lines, lines, reason=reason))
-        file.outcome.edits = []
-        return {}
 
 
 __all__ = ["Carried", "HunkResult", "UsageError", "carry"]

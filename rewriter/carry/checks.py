@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from rewriter.carry import bindings, contracts, names, reviews, vanished
@@ -23,6 +23,7 @@ class Sides:
 
     ours: Package
     made: Package
+    _fresh: dict[str, frozenset[int]] = field(default_factory=dict)
 
     @cached_property
     def own(self) -> set[str]:
@@ -31,10 +32,17 @@ class Sides:
         for path, raw in self.ours.patched.items():
             module = self.ours.at(path) if raw is not None and path.endswith(".py") else None
             if module is not None:
-                before = _text(path, self.ours.tree.read(path) or b"") or ""
-                lines = fresh(before, Source(path, raw or b"").text)
-                found.update(vanished.defined(module, lines))
+                found.update(vanished.defined(module, self.fresh(path)))
         return found
+
+
+    def fresh(self, path: str) -> frozenset[int]:
+        """Return the patched lines of a file of the patch's release."""
+        if path not in self._fresh:
+            texts = (_text(path, self.ours.tree.read(path) or b""), self.ours.read(path))
+            after = _text(path, texts[1]) if texts[1] is not None else None
+            self._fresh[path] = fresh(texts[0] or "", after or "")
+        return self._fresh[path]
 
 
 def fresh(before: str, after: str) -> frozenset[int]:
@@ -94,7 +102,7 @@ def _faults(
     given = (contracts.demands(one, before, sides.ours), contracts.demands(two, after, sides.made))
     found += contracts.shifted(*given)
     trees = sides.ours.tree, sides.made.tree
-    found += vanished.faults(two, after, old.encode(), trees, sides.own)
+    found += vanished.faults(two, after, there, trees, sides.own)
     for fault in found:
         line = _line(ours, new, before, fault.line)
         yield Step(Fate.CONFLICT, (1, 0), (line, line), "", fault.line, fault.reason)

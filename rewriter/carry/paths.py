@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ class Tree:
         self.target = target
         self.asked: set[str] = set()
         self._read: dict[str, bytes | None] = {}
+        self._names: dict[str, bool] = {}
 
     def read(self, path: str) -> bytes | None:
         """Return a file's bytes, or None."""
@@ -54,6 +56,17 @@ class Tree:
     def holding(self, word: bytes) -> list[str]:
         """Return the Python files whose bytes hold a word."""
         return [path for path in self.files if word in (self.read(path) or b"")]
+
+    def names(self, path: str, name: str) -> bool:
+        """Tell whether a file has a name, as a whole word."""
+        raw, word = self.read(path) or b"", name.encode()
+        return word in raw and re.search(rb"\b%s\b" % re.escape(word), raw) is not None
+
+    def name_anywhere(self, name: str) -> bool:
+        """Tell whether any Python file has a name, as a whole word."""
+        if name not in self._names:
+            self._names[name] = any(self.names(path, name) for path in self.files)
+        return self._names[name]
 
 
 def in_package(path: str, tree: Tree) -> str | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from rewriter.carry import plain, reviews, units
+from rewriter.carry import plain, renaming, reviews, units
 from rewriter.carry.matching import likeness
 from rewriter.carry.paths import Tree
 from rewriter.carry.placing import Placing
@@ -61,9 +61,10 @@ def python(path: str, base: bytes, ours: bytes, onto: str, sources: Sources) -> 
     """
     if _closed(base) != _closed(ours):  # a missing last newline is put right at the end
         base, ours = _closed(base), _closed(ours)
-    older, patched = (units.module(_source(path, raw)) for raw in (base, ours))
     newer = sources.module(onto)
     _source(onto, newer.source.raw)
+    followed = renaming.follow(_source(path, base), _source(path, ours), newer.source)
+    older, patched = units.module(followed.base), units.module(followed.ours)
 
     def elsewhere(unit: Unit) -> Unit | None:
         found = moved_definition(unit, newer, sources)
@@ -75,10 +76,19 @@ def python(path: str, base: bytes, ours: bytes, onto: str, sources: Sources) -> 
     placing.blocks(older, patched, newer)
     if any(s.fate is Fate.CONFLICT for s in placing.ledger.steps) and _holds(older, patched, newer):
         return Outcome([replace(s, fate=Fate.UPSTREAM, reason="") for s in placing.ledger.steps])
-    steps = placing.ledger.steps
+    steps = [_told(step, followed.lines) for step in placing.ledger.steps]
     steps += reviews.copies(older, newer, placing.ledger.changed)
     edits = [(source.path, edit, step) for source, edit, step in placing.ledger.edits]
     return Outcome(steps, edits)
+
+
+def _told(step: Step, renamed: Mapping[int, str]) -> Step:
+    """Return a step that says what was renamed in its lines."""
+    said = [renamed[n] for n in range(step.new[0], step.new[1] + 1) if n in renamed]
+    if not said or step.fate not in (Fate.EXACTLY, Fate.STRUCTURE):
+        return step
+    reason = "; ".join(filter(None, [step.reason, *dict.fromkeys(said)]))
+    return replace(step, fate=Fate.STRUCTURE, reason=reason)
 
 
 def _holds(base: units.Block, ours: units.Block, theirs: units.Block) -> bool:

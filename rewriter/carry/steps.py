@@ -12,13 +12,15 @@ Lines = tuple[int, int]
 class Fate(str, Enum):
     """What became of a change; the worst of a hunk's is told last.
 
-    REVIEW is placed, and there is evidence that its lines should be others by now.
+    REVIEW is placed, and there is evidence that its lines should be others by now. HELD has a
+    place and needs what a conflict brings.
     """
 
     UPSTREAM = "already upstream"
     EXACTLY = "exactly"
     STRUCTURE = "by structure"
     REVIEW = "to be reviewed"
+    HELD = "held back"
     CONFLICT = "conflict"
 
     def __str__(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from rewriter.carry.contracts import Fault
@@ -13,22 +12,22 @@ from rewriter.carry.scopes import touching
 
 
 def faults(
-    module: Module, lines: frozenset[int], theirs: bytes, trees: tuple[Tree, Tree], own: set[str]
+    module: Module, lines: frozenset[int], path: str, trees: tuple[Tree, Tree], own: set[str]
 ) -> Iterator[Fault]:
     """Yield the attributes and keywords that the patch's release has and the other one nowhere.
 
     Args:
-        theirs: the file in the other release.
+        path: of the file in the other release.
         trees: the patch's release and the other one.
         own: what the patch itself defines; never told.
     """
     older, newer = trees
     told: set[str] = set()
     for name, line in _used(module, lines):
-        if name in own or name in told or _has(theirs, name):
+        if name in own or name in told or newer.names(path, name):
             continue
         told.add(name)
-        if not _anywhere(newer, name) and _anywhere(older, name):
+        if not newer.name_anywhere(name) and older.name_anywhere(name):
             yield Fault(line, f"the patch uses `{name}`, a name that upstream has nowhere any more")
 
 
@@ -51,12 +50,3 @@ def _used(module: Module, lines: frozenset[int]) -> Iterator[tuple[str, int]]:
             yield node.attr, node.end_lineno or node.lineno
         elif isinstance(node, ast.keyword) and node.arg is not None and node.lineno in lines:
             yield node.arg, node.lineno
-
-
-def _has(raw: bytes, name: str) -> bool:
-    word = name.encode()
-    return word in raw and re.search(rb"\b%s\b" % re.escape(word), raw) is not None
-
-
-def _anywhere(tree: Tree, name: str) -> bool:
-    return any(_has(tree.read(path) or b"", name) for path in tree.holding(name.encode()))

@@ -11,6 +11,7 @@ from rewriter.carry.steps import Fate, Step
 
 _COLOURS = {
     Fate.CONFLICT: "31",
+    Fate.HELD: "35",
     Fate.REVIEW: "33",
     Fate.STRUCTURE: "36",
     Fate.EXACTLY: "32",
