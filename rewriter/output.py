@@ -11,7 +11,7 @@ from rewriter import catalog, manifest
 from rewriter.codemod import Codemod
 from rewriter.errors import RefusedError
 from rewriter.model import Change, Verdict
-from rewriter.targets.disk import PACKAGE, absolute
+from rewriter.targets.disk import PACKAGE, absolute, entries, unreadable
 from rewriter.targets.home import Home, beside
 from rewriter.witness import take, unproven
 
@@ -66,7 +66,13 @@ def write(
     with exclusive(home):
         recover(home)
         _check(home)
-        Run(home, "apply", _writes(home, contents, record.dump()), home.identity()).carry_out()
+        try:
+            writes = _writes(home, contents, record.dump())
+        except OSError as error:
+            raise RefusedError(
+                f"{error.filename}: cannot be read: {error.strerror or error}; nothing was written"
+            ) from error
+        Run(home, "apply", writes, home.identity()).carry_out()
     return sorted(contents)
 
 
@@ -85,7 +91,7 @@ def _writes(home: Home, contents: Mapping[str, bytes], record: bytes) -> tuple[W
 
 def _present(home: Home) -> Iterator[str]:
     """Yield the files of an earlier output."""
-    for folder, folders, names in os.walk(home.root / PACKAGE):
+    for folder, folders, names in os.walk(home.root / PACKAGE, onerror=unreadable):
         folders[:] = [name for name in folders if name != "__pycache__"]
         for name in names:
             yield (Path(folder) / name).relative_to(home.root).as_posix()
@@ -140,7 +146,7 @@ def _check(home: Home) -> None:
     directory = home.root
     if directory.exists() and not directory.is_dir():
         raise RefusedError(f"{directory} is no directory")
-    if directory.is_dir() and any(directory.iterdir()) and not home.manifest_path.is_file():
+    if entries(directory) and not home.manifest_path.is_file():
         raise RefusedError(
             f"{directory} is not empty and no output of rewriter; give an empty directory"
         )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rewriter.commands.check import target_line
-from rewriter.errors import RefusedError, UsageError
+from rewriter.errors import RefusedError, TargetError, UsageError
 from rewriter.targets.home import home_of
 from rewriter.targets.overlay import Overlay
 
@@ -56,7 +56,17 @@ def told(target: Target, recovered: str) -> Iterable[str]:
 
 
 def afterwards(session: Session, changed: Sequence[str]) -> Iterable[str]:
-    """Yield what a user should know after a change: git's view, processes that go on as before."""
+    """Yield what a user should know after a change: git's view, processes that go on as before.
+
+    The change is done by then, so what cannot be read is a hint less and no failure.
+    """
+    try:
+        yield from list(_hints(session, changed))
+    except (TargetError, OSError) as error:
+        yield f"not looked at for hints: {error}"
+
+
+def _hints(session: Session, changed: Sequence[str]) -> Iterable[str]:
     home = home_of(session.target)
     if isinstance(session.target, Overlay) and session.target.table():
         place = session.target.root

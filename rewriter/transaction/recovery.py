@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -242,14 +243,19 @@ def _left_empty(ground: Ground, found: Journal) -> Iterator[Path]:
 def _is_empty(place: Path) -> bool:
     try:
         return not place.is_symlink() and not any(place.iterdir())
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
 def _remove_if_empty(place: Path) -> None:
     """Remove a directory; one that is in use again, or a link by now, stays."""
-    with suppress(OSError):
+    try:
         place.rmdir()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
 
 
 def _sweep(home: Home) -> None:
@@ -257,23 +263,29 @@ def _sweep(home: Home) -> None:
 
     That is a journal that was never finished, and a directory for the record with nothing in it.
     """
-    for path in entries(home.folder):
-        left = LEFT_NAME.fullmatch(path.name)
-        if left is None or left["name"] != home.journal:
-            continue
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            continue
-        try:
-            if journal.hold(descriptor):
-                perform(Step("unlink", str(path), _bound(path.unlink, missing_ok=True)))
-        except StepFailed as error:
-            raise RefusedError(f"{error}; nothing was written") from error
-        finally:
-            os.close(descriptor)
-    if home.own and _is_empty(home.folder):
-        perform(Step("remove directory", str(home.folder), _bound(_remove_if_empty, home.folder)))
+    try:
+        for path in entries(home.folder):
+            left = LEFT_NAME.fullmatch(path.name)
+            if left is not None and left["name"] == home.journal:
+                _remove_unfinished(path)
+        if home.own and _is_empty(home.folder):
+            remove = _bound(_remove_if_empty, home.folder)
+            perform(Step("remove directory", str(home.folder), remove))
+    except (StepFailed, OSError) as error:
+        raise RefusedError(f"{error}; nothing was written") from error
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove a journal that was never finished, unless its run is about to."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        if journal.hold(descriptor):
+            perform(Step("unlink", str(path), _bound(path.unlink, missing_ok=True)))
+    finally:
+        os.close(descriptor)
 
 
 def _bound(act: Callable[..., object], *arguments: object, **named: object) -> Callable[[], object]:
