@@ -194,11 +194,21 @@ def _state(judge: Judge, codemod: Codemod, files: Files, read: Read) -> State | 
         return None
 
 
+def _word(judge: Judge, codemod: Codemod, files: Files, read: Read) -> str:
+    """Return what a row of these files would be called."""
+    try:
+        found = judge.structure(codemod, files, read)
+    except SourceError:
+        return "error"
+    return judge.word(found) or found.state.value
+
+
 def _row(judge: Judge, codemod: Codemod, point: Point, read: Read) -> Row:
     row = Row(
         codemod.name, "tags" if point.kind == "tag" else "commits", point.label, point.kind,
         point.commit, point.version,
         before=tuple(_state(judge, codemod, files, read) for files in point.before or ()),
+        was=tuple(_word(judge, codemod, files, read) for files in point.before or ()),
         moved=None if judge.follows_moves else next(
             (point.moved[p] for p in codemod.files() if p in point.moved), None
         ),
@@ -228,7 +238,7 @@ def _traced(codemod: Codemod, made: Iterable[tuple[Point, Row]]) -> Iterator[Row
         if point.kind == "tag":
             linear.append(row)
             continue
-        if row.before and row.state not in row.before:
+        if row.was and row.word not in row.was:
             since: Origin | None = row.label, row.commit
         else:
             earlier = point.before[0] if point.before else point.files

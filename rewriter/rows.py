@@ -26,6 +26,7 @@ class Row(NamedTuple):
         verdict: what the codemod is there; None where that could not be told.
         error: why it could not be told.
         before: the states in the parents of a commit; empty where they are not known.
+        was: the same in words, as ``word`` has them.
         since: label and commit that brought the state; None where that is before the first row.
         moved: where the file was moved to, and the commit that did.
         prefix: stands before ``sglang/`` in paths for people: ``python/``, or empty.
@@ -45,6 +46,7 @@ class Row(NamedTuple):
     moved: tuple[str, str] | None = None
     prefix: str = ""
     how: str = ""
+    was: tuple[str, ...] = ()
 
     @property
     def state(self) -> State | None:

@@ -203,3 +203,49 @@ def test_hunks_say_what_they_expect() -> None:
     assert (hunk.start, hunk.counts) == (1, (2, 1))
     assert hunk.old == BASE.splitlines()[:7]
     assert hunk.new == OURS.splitlines()[:8]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_carriage_returns_of_a_new_file(whole: bool) -> None:
+    """Its own are kept; those of a patch that was converted as a whole are none of its."""
+    raw = (
+        b"diff --git a/sglang/dos.py b/sglang/dos.py\nnew file mode 100644\n--- /dev/null\n"
+        b"+++ b/sglang/dos.py\n@@ -0,0 +1,3 @@\n+A = 1\r\n+B = 2\n+C = 3\n"
+        b"\\ No newline at end of file\n"
+    )
+    if whole:
+        raw = raw.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    found = carry([("own.patch", raw)], Tree({PATH: "x = 1\n"}), Tree({PATH: "x = 1\n"}))
+    [change] = found.changes
+    assert change.after == (b"A = 1\nB = 2\nC = 3" if whole else b"A = 1\r\nB = 2\nC = 3")
+
+
+def test_files_without_a_line() -> None:
+    raw = (
+        b"diff --git a/sglang/new.py b/sglang/new.py\nnew file mode 100644\nindex 0000000..e69de29\n"
+        b"diff --git a/sglang/old.py b/sglang/old.py\ndeleted file mode 100644\n"
+        b"index e69de29..0000000\n"
+    )
+    trees = Tree({PATH: "x = 1\n", "sglang/old.py": ""})
+    found = carry([("own.patch", raw)], trees, trees)
+    assert [(c.path, c.before, c.after) for c in found.changes] == [
+        ("sglang/new.py", None, b""), ("sglang/old.py", b"", None),
+    ]  # fmt: skip
+
+
+ENDS = [
+    (b"A = 1\nB = 2", b"A = 1\nB = 2\nC = 3", b"Z = 0\nA = 1\nB = 2"),
+    (b"A = 1\nB = 2", b"A = 1\nB = 2\nC = 3\n", b"Z = 0\nA = 1\nB = 2"),
+    (b"A = 1\nB = 2\n", b"A = 1\nB = 2\nC = 3", b"Z = 0\nA = 1\nB = 2\n"),
+    (b"A = 1\nB = 2", b"A = 1\nB = 3", b"Z = 0\nA = 1\nB = 2"),
+    (b"A = 1\nB = 2", b"A = 1\nB = 2\n", b"Z = 0\nA = 1\nB = 2"),
+    (b"A = 1\r\nB = 2", b"A = 1\r\nB = 2\r\nC = 3", b"Z = 0\r\nA = 1\r\nB = 2"),
+]
+
+
+@pytest.mark.parametrize(("base", "ours", "theirs"), ENDS)
+def test_the_end_of_a_file(base: bytes, ours: bytes, theirs: bytes) -> None:
+    patch = unified([Change(PATH, base, ours)], "")
+    found = carry([("own.patch", patch)], Tree({PATH: base}), Tree({PATH: theirs}))
+    [change] = found.changes
+    assert change.after == theirs[: theirs.index(b"A")] + ours

@@ -128,7 +128,7 @@ class Applied:
         current = at
         first: int | None = None
         last = at
-        for sign, text in hunk.lines:
+        for number, (sign, text) in enumerate(hunk.lines):
             if sign == " ":
                 current += 1
                 continue
@@ -138,7 +138,8 @@ class Applied:
                 self._shift(current, -1)
             else:
                 self.lines.insert(current, text)
-                self._ends.insert(current, self.ending)
+                exact = "\r\n" if number in hunk.returns else "\n"
+                self._ends.insert(current, exact if hunk.returns else self.ending)
                 self._shift(current, 1)
                 current += 1
             last = current

@@ -11,6 +11,7 @@ from rewriter.errors import UsageError
 _HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _GIT = re.compile(r"diff --git (\S+) (\S+)$")
 _BINARY = re.compile(r"GIT binary patch$|Binary files .* differ$")
+_HEADS = ("diff --git ", "+++ ")
 _NO_NEWLINE = "\\"
 _CONTEXT = "*" * 15
 """What stands before each hunk of a context diff."""
@@ -25,6 +26,8 @@ class Hunk:
         start: the 1-based line in the old file; None where the header does not say.
         lines: sign (blank, ``+`` or ``-``) and text of each line.
         old_open, new_open: the old or new side ends without a newline.
+        returns: which of the lines end with a carriage return too; none where the whole patch has
+            them, or has lost them.
     """
 
     number: int
@@ -34,6 +37,7 @@ class Hunk:
     repaired: str = ""
     old_open: bool = False
     new_open: bool = False
+    returns: frozenset[int] = frozenset()
 
     @property
     def old(self) -> list[str]:
@@ -84,10 +88,14 @@ def read(raw: bytes, patch: str) -> list[FilePatch]:
         UsageError: it is no unified diff, or one that cannot be trusted.
     """
     text = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    if lines and not lines[-1]:
-        lines.pop()
-    reader = _Reader(lines, patch)
+    raws = text.split("\n")
+    if raws and not raws[-1]:
+        raws.pop()
+    lines = [line.removesuffix("\r") for line in raws]
+    heads = [line for line in raws if line.startswith(_HEADS)]
+    whole = all(line.endswith("\r") for line in heads)
+    returns = {n for n, line in enumerate(raws) if line.endswith("\r") and not whole}
+    reader = _Reader(lines, patch, returns)
     files = reader.files()
     found = [f for f in files if f.hunks or f.renamed or None in (f.old, f.new)]
     if not found:
@@ -105,8 +113,9 @@ def read(raw: bytes, patch: str) -> list[FilePatch]:
 
 
 class _Reader:
-    def __init__(self, lines: list[str], patch: str) -> None:
+    def __init__(self, lines: list[str], patch: str, returns: set[int]) -> None:
         self.lines, self.patch, self.at = lines, patch, 0
+        self.returns = returns
 
     def files(self) -> list[FilePatch]:
         """Read all files."""
@@ -199,12 +208,13 @@ class _Reader:
             if not re.match(r"@@.*@@|@@\s*$", header):
                 raise UsageError(f"{where}: expected `@@ -1,2 +1,2 @@`, found `{header}`")
             body = self._greedy(where)
-            return _made(number, None, body, header, "its header gives no line numbers")
+            said = "its header gives no line numbers"
+            return self._made(number, None, body, header, said)
         start, *counts = (int(g) if g is not None else 1 for g in match.groups())
         wanted = counts[0], counts[2]
         counted = self._counted(*wanted)
         if counted is not None:
-            return _made(number, start, counted, header, "")
+            return self._made(number, start, counted, header, "")
         self.at = first
         body = self._greedy(where)
         real = _count(body)
@@ -213,11 +223,30 @@ class _Reader:
         said = f"its header counts {wanted[0]} and {wanted[1]} lines, its body has " + (
             f"{real[0]} and {real[1]}"
         )
-        return _made(number, start, body, header, said)
+        return self._made(number, start, body, header, said)
 
-    def _counted(self, old: int, new: int) -> list[str] | None:
+    def _made(
+        self, number: int, start: int | None, body: list[tuple[int, str]], header: str, said: str
+    ) -> Hunk:
+        """Return the hunk of some numbered lines."""
+        lines: list[tuple[str, str]] = []
+        returns: set[int] = set()
+        old_open = new_open = False
+        for at, line in body:
+            if line.startswith(_NO_NEWLINE):
+                sign = lines[-1][0] if lines else " "
+                old_open, new_open = old_open or sign in " -", new_open or sign in " +"
+                continue
+            if at in self.returns:
+                returns.add(len(lines))
+            lines.append((line[:1] or " ", line[1:]))
+        return Hunk(
+            number, start, tuple(lines), header, said, old_open, new_open, frozenset(returns)
+        )
+
+    def _counted(self, old: int, new: int) -> list[tuple[int, str]] | None:
         """Return the body that the header counts, or None where it does not end there."""
-        body: list[str] = []
+        body: list[tuple[int, str]] = []
         while old > 0 or new > 0:
             line = self.lines[self.at] if self.at < len(self.lines) else "@@"
             sign = line[:1] or " "
@@ -225,12 +254,12 @@ class _Reader:
                 return None
             old -= sign in " -"
             new -= sign in " +"
-            body.append(line)
+            body.append((self.at, line))
             self.at += 1
         if old or new:
             return None
         while self.at < len(self.lines) and self.lines[self.at].startswith(_NO_NEWLINE):
-            body.append(self.lines[self.at])
+            body.append((self.at, self.lines[self.at]))
             self.at += 1
         return body if self._ends(self.at) else None
 
@@ -243,9 +272,9 @@ class _Reader:
             return True
         return line.rstrip() == "--"
 
-    def _greedy(self, where: str) -> list[str]:
+    def _greedy(self, where: str) -> list[tuple[int, str]]:
         """Return all lines that can be of the hunk; blank ones at its end are none."""
-        body: list[str] = []
+        body: list[tuple[int, str]] = []
         while self.at < len(self.lines):
             line = self.lines[self.at]
             if line.rstrip() == "--" or self._is_header(self.at):
@@ -257,28 +286,16 @@ class _Reader:
                         f"`{line[:60]}`, begins with none of blank, + and -: it cannot be repaired"
                     )
                 break
-            body.append(line)
+            body.append((self.at, line))
             self.at += 1
-        while body and not body[-1]:
+        while body and not body[-1][1]:
             body.pop()
         return body
 
 
-def _count(body: Iterable[str]) -> tuple[int, int]:
-    signs = [line[:1] or " " for line in body]
+def _count(body: Iterable[tuple[int, str]]) -> tuple[int, int]:
+    signs = [line[:1] or " " for _, line in body]
     return sum(s in " -" for s in signs), sum(s in " +" for s in signs)
-
-
-def _made(number: int, start: int | None, body: list[str], header: str, repaired: str) -> Hunk:
-    lines: list[tuple[str, str]] = []
-    old_open = new_open = False
-    for line in body:
-        if line.startswith(_NO_NEWLINE):
-            sign = lines[-1][0] if lines else " "
-            old_open, new_open = old_open or sign in " -", new_open or sign in " +"
-            continue
-        lines.append((line[:1] or " ", line[1:]))
-    return Hunk(number, start, tuple(lines), header, repaired, old_open, new_open)
 
 
 def _path(text: str) -> str | None:
