@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,8 +14,8 @@ from rewriter.carry.contracts import Fault, Key
 from rewriter.carry.package import Package
 from rewriter.carry.sequences import changes
 from rewriter.carry.steps import Fate, Step
+from rewriter.carry.texts import parsed
 from rewriter.errors import SourceError
-from rewriter.source import Source
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,6 @@ class Sides:
                 found.update(vanished.defined(module, self.fresh(path)))
         return found
 
-
     def fresh(self, path: str) -> frozenset[int]:
         """Return the patched lines of a file of the patch's release."""
         if path not in self._fresh:
@@ -47,8 +47,16 @@ class Sides:
 
 def fresh(before: str, after: str) -> frozenset[int]:
     """Return the lines of a text that another one has not, 1-based."""
-    found = changes(before.splitlines(), after.splitlines())
-    return frozenset(n + 1 for change in found for n in range(change.left, change.right))
+    one, two = before.splitlines(), after.splitlines()
+    head = 0
+    while head < min(len(one), len(two)) and one[head] == two[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(one), len(two)) - head and one[-1 - tail] == two[-1 - tail]:
+        tail += 1
+    middle = difflib.SequenceMatcher(None, one[head : len(one) - tail], two[head : len(two) - tail])
+    spans = [code[3:] for code in middle.get_opcodes() if code[0] != "equal"]
+    return frozenset(head + n + 1 for left, right in spans for n in range(left, right))
 
 
 def problems(
@@ -56,7 +64,7 @@ def problems(
 ) -> Iterator[Step]:
     """Yield a conflict for each thing that makes a result unsound, at the line that shows it."""
     try:
-        tree = Source(path, made).tree
+        tree = parsed(path, made).tree
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compile(tree, path, "exec")
@@ -73,27 +81,23 @@ def problems(
     base, ours, old, new = (text or "" for text in texts)
     if missing := _unbound(path, (base, ours, old, new)):
         yield missing
-    yield from _faults(applied.path, path, (base, ours, old, new), sides)
+    yield from _faults(applied.path, path, (ours, old, new), sides)
 
 
 def _text(path: str, raw: bytes) -> str | None:
     try:
-        source = Source(path, raw)
-        source.tree  # noqa: B018
+        return parsed(path, raw).text
     except SourceError:
         return None
-    return source.text
 
 
-def _faults(
-    here: str, there: str, texts: tuple[str, str, str, str], sides: Sides
-) -> Iterator[Step]:
+def _faults(here: str, there: str, texts: tuple[str, str, str], sides: Sides) -> Iterator[Step]:
     """Yield what is wrong in the other release and was not in the patch's own."""
-    base, ours, old, new = texts
+    ours, old, new = texts
     one, two = sides.ours.at(here), sides.made.at(there)
     if one is None or two is None:
         return
-    before, after = fresh(base, ours), fresh(old, new)
+    before, after = sides.fresh(here), fresh(old, new)
     found: list[Fault] = []
     for kind in (contracts.faults, bindings.faults):
         wrong: dict[Key, Fault] = kind(two, after, sides.made)
@@ -106,7 +110,7 @@ def _faults(
     for fault in found:
         line = _line(ours, new, before, fault.line)
         yield Step(Fate.CONFLICT, (1, 0), (line, line), "", fault.line, fault.reason)
-    for fault in reviews.foreign(two, after, sides.made):
+    for fault in reviews.foreign(one, two, after, sides.made):
         line = _line(ours, new, before, fault.line)
         yield Step(Fate.REVIEW, (1, 0), (line, line), "", fault.line, fault.reason)
     versions = (tree.target.version for tree in trees)
@@ -144,5 +148,3 @@ def _unbound(path: str, texts: tuple[str, str, str, str]) -> Step | None:
             return Step(Fate.CONFLICT, lines, at, reason=reason)
     reason = f"`{name}` would be bound nowhere in the result"
     return Step(Fate.CONFLICT, (1, 0), (1, 1), reason=reason)
-
-

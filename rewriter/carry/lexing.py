@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import io
 import token
 import tokenize
@@ -39,32 +40,36 @@ _known: weakref.WeakKeyDictionary[Source, list[tuple[int, int]]] = weakref.WeakK
 
 def lex(source: Source, first: int, last: int) -> list[Token]:
     """Return the tokens of whole lines. ``source`` parses, so they can be had."""
-    import bisect
-
-    if source not in _known:
-        _known[source] = _spans(source)
-    spans = _known[source]
     start, end = source.line_start(first), source.line_start(last + 1)
-    at = bisect.bisect_left(spans, (start, 0))
     found: list[Token] = []
     done = start
-    while at < len(spans) and spans[at][0] < end:
-        begin, stop = spans[at]
+    for begin, stop in _between(source, start, end):
         found.append(Token(source.text[begin:stop], source.text[done:begin], begin, stop))
         done = stop
-        at += 1
     return found
 
 
-def _spans(source: Source) -> list[tuple[int, int]]:
+def _between(source: Source, start: int, end: int) -> list[tuple[int, int]]:
+    """Return the spans of the tokens of some lines: these alone are read where they can be."""
+    if source not in _known:
+        try:
+            return [(start + a, start + b) for a, b in _spans(source.text[start:end])]
+        except (tokenize.TokenError, SyntaxError):  # half of a statement, such as an `else:`
+            _known[source] = _spans(source.text)
+    spans = _known[source]
+    at = bisect.bisect_left(spans, (start, 0))
+    return spans[at : bisect.bisect_left(spans, (end, 0))]
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
     # tokenize counts lines as io does: a lone carriage return ends none, but sources that hold
     # one are never divided (see ``files``).
     starts = [0]
-    for line in _lines(source.text):
+    for line in _lines(text):
         starts.append(starts[-1] + len(line))
     spans: list[tuple[int, int]] = []
     depth = begin = 0
-    for item in tokenize.generate_tokens(io.StringIO(source.text, newline="").readline):
+    for item in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
         start = starts[item.start[0] - 1] + item.start[1]
         stop = starts[item.end[0] - 1] + item.end[1]
         if item.type in _OPEN:
@@ -74,6 +79,8 @@ def _spans(source: Source) -> list[tuple[int, int]]:
             depth -= 1
             if depth == 0:
                 spans.append((begin, stop))
+        elif item.type == token.ERRORTOKEN and not item.string.isspace():
+            raise tokenize.TokenError("half of a token", item.start)
         elif depth == 0 and item.type not in _LAYOUT:
             spans.append((start, stop))
     return spans

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rewriter.carry.paths import PACKAGE, Tree
+from rewriter.carry.texts import parsed
 from rewriter.errors import SourceError
-from rewriter.source import Source
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -133,7 +133,7 @@ class Package:
         if path not in self._modules:
             raw = self.read(path)
             try:
-                self._modules[path] = Module(path, Source(path, raw).tree) if raw else None
+                self._modules[path] = Module(path, parsed(path, raw).tree) if raw else None
             except SourceError:
                 self._modules[path] = None
         return self._modules[path]

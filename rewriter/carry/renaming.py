@@ -12,6 +12,7 @@ from rewriter.carry.lexing import lex
 from rewriter.carry.package import FUNCTIONS, Function
 from rewriter.carry.scopes import bound_in
 from rewriter.carry.sequences import common
+from rewriter.carry.texts import parsed
 from rewriter.carry.units import first_line
 from rewriter.edits import TextEdit, splice
 from rewriter.source import Source
@@ -117,7 +118,7 @@ def _text(named: _Named) -> str:
 
 
 def _again(source: Source, edits: list[TextEdit]) -> Source:
-    return Source(source.path, source.encode(splice(source.text, edits)))
+    return parsed(source.path, source.encode(splice(source.text, edits)))
 
 
 def _renamed(old: _Named, there: _Named) -> dict[str, str]:

@@ -28,7 +28,9 @@ def copies(base: Block, theirs: Block, changed: Sequence[tuple[Unit, Lines]]) ->
         changed: statements of the patch's release that it changes or removes; the patched lines.
     """
     told = [(u, lines) for u, lines in changed if u.nodes and len(u.tokens) >= _TELLING]
-    told = [(u, lines) for u, lines in told if isinstance(u.node, _SIMPLE)]
+    more = Counter(map(str.strip, theirs.source.text.splitlines()))
+    more -= Counter(map(str.strip, base.source.text.splitlines()))
+    told = [(u, n) for u, n in told if isinstance(u.node, _SIMPLE) and _head(u) in more]
     if not told:
         return
     ours = Counter(u.key for u, _ in told)
@@ -40,6 +42,10 @@ def copies(base: Block, theirs: Block, changed: Sequence[tuple[Unit, Lines]]) ->
             reason = f"upstream has the statement that the patch changes on line {line} too"
             old = (unit.first, unit.last)
             yield Step(Fate.REVIEW, old, lines, unit.block.name, line, reason)
+
+
+def _head(unit: Unit) -> str:
+    return unit.source.line_text(unit.first)
 
 
 def peers(
@@ -82,7 +88,12 @@ def dated(
         last = last if follows and last else line
         comments[last] = comments.get(last, "") + text[line - 1][at:]
     for line, comment in comments.items():
-        if older and _names(comment, older) and not (newer and _names(comment, newer)):
+        if (
+            older != newer
+            and older
+            and _names(comment, older)
+            and not (newer and _names(comment, newer))
+        ):
             reason = f"a comment of the patch says that this is for {older}"
             yield Step(Fate.REVIEW, (1, 0), (line, line), reason=reason)
 
@@ -91,8 +102,16 @@ def _names(comment: str, version: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(version)}(?!\w|\.\w)", comment) is not None
 
 
-def foreign(module: Module, lines: frozenset[int], package: Package) -> Iterator[Fault]:
-    """Yield what the patch reads of ``self`` in one class and binds in another one alone."""
+def foreign(
+    older: Module, module: Module, lines: frozenset[int], package: Package
+) -> Iterator[Fault]:
+    """Yield what the patch reads of ``self`` in one class and binds in another one alone.
+
+    Where the class is as it was, that is no matter of carrying.
+
+    Args:
+        older: the module in the patch's release, with the patch.
+    """
     stored: dict[str, set[str]] = {}
     for node, scope in touching(module, lines):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and scope.owner:
@@ -104,6 +123,9 @@ def foreign(module: Module, lines: frozenset[int], package: Package) -> Iterator
             continue
         owner, name = scope.owner, node.attr
         if owner is None or node.value.id != scope.receiver or name not in stored or name in told:
+            continue
+        same = older.names.get(owner.name)
+        if same is not None and not isinstance(same, tuple) and ast.dump(same) == ast.dump(owner):
             continue
         if owner.name not in stored[name] and not bindings.binds(
             Place(module, owner), name, package

@@ -21,6 +21,7 @@ def settle(files: Sequence[CarriedFile], sources: single.Sources) -> None:
     patched = {file.applied.path: file.applied.after for file in files}
     ours = Package(sources.older, patched)
     sides = Sides(ours, Package(sources.newer, {}))
+    known: dict[int, dict[str, bytes | None]] = {}
     for _ in range(_ROUNDS):
         grown = False
         for file, steps in list(_held(files, sides)):
@@ -29,7 +30,9 @@ def settle(files: Sequence[CarriedFile], sources: single.Sources) -> None:
         results = {path: raw for each in made.values() for path, raw in each.items()}
         sides = replace(sides, made=Package(sources.newer, results))
         for file in files:
-            grown |= file.add(list(_problems(file, made[id(file)], sides)))
+            if known.get(id(file)) != made[id(file)]:
+                grown |= file.add(list(_problems(file, made[id(file)], sides)))
+        known = made
         if not grown:
             return
 

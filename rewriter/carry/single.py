@@ -11,7 +11,7 @@ from rewriter.carry.matching import likeness
 from rewriter.carry.paths import Tree
 from rewriter.carry.placing import Placing
 from rewriter.carry.steps import Fate, Step
-from rewriter.carry.texts import shown
+from rewriter.carry.texts import parsed, shown
 from rewriter.carry.units import Unit
 from rewriter.edits import TextEdit, splice
 from rewriter.errors import SourceError
@@ -113,10 +113,9 @@ def _only(base: units.Block, ours: units.Block, theirs: units.Block) -> str | No
 
 
 def _source(path: str, raw: bytes) -> Source:
-    source = Source(path, raw)
+    source = parsed(path, raw)
     if "\r" in source.text.replace("\r\n", ""):
         raise SourceError(f"{path}: holds a lone carriage return")
-    source.tree  # noqa: B018
     return source
 
 
@@ -212,6 +211,6 @@ def _same_code(path: str, one: bytes, two: bytes) -> bool:
     if not path.endswith(".py"):
         return False
     try:
-        return ast.dump(Source(path, one).tree) == ast.dump(Source(path, two).tree)
+        return ast.dump(parsed(path, one).tree) == ast.dump(parsed(path, two).tree)
     except SourceError:
         return False

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from rewriter.carry.lexing import lex
 from rewriter.carry.units import Block, Unit
 from rewriter.source import Source
+
+
+@lru_cache(maxsize=64)
+def parsed(path: str, raw: bytes) -> Source:
+    """Return a module with its tree, made once for the same bytes.
+
+    Raises:
+        SourceError: it is no Python that can be judged.
+    """
+    source = Source(path, raw)
+    source.tree  # noqa: B018
+    return source
+
 
 _NEWLINES = re.compile(r"\r\n|\r|\n")
 

@@ -19,6 +19,10 @@ _BARE = re.compile(r"[ \t\f]*(#.*)?\r?\n?")
 """A line that holds no code: blank, or a comment alone."""
 
 
+_keys: dict[str, str] = {}
+_KEPT = 50_000
+
+
 @dataclass(eq=False)
 class Unit:
     """One statement (several where they share a line), or the end of a module.
@@ -73,7 +77,12 @@ class Unit:
     @cached_property
     def key(self) -> str:
         """What makes two statements the same code: the syntax without layout and comments."""
-        return "\n".join(ast.dump(node) for node in self.nodes)
+        text = self.text  # the same text is the same code, and most of it is in all versions
+        if text not in _keys:
+            if len(_keys) > _KEPT:
+                _keys.clear()
+            _keys[text] = "\n".join(ast.dump(node) for node in self.nodes)
+        return _keys[text]
 
     @cached_property
     def ident(self) -> tuple[str, ...]:
