@@ -5,7 +5,7 @@ page's own that also sees all that the running one has. Further parts where a co
 names them:
 
 ===================  =============================================================================
-``site-packages``    sglang 0.5.12.post1 as its wheel holds it
+``site-packages``    sglang 0.5.9 as its wheel holds it, where the page does not install it
 ``small``            a site-packages with an sglang of two files, our own text
 ``fork``             a working tree that changed the place that ``mla_kv_gather`` edits
 ``sglang.git``       a repository in which the codemod lives through everything
@@ -35,7 +35,7 @@ import matrix_history
 import sources
 import targets
 
-RELEASE = "0.5.12.post1"
+RELEASE = "0.5.9"
 _TRACES = Path(__file__).parent / "data" / "traces"
 
 SERVER = "127.0.0.1:30000"
@@ -76,7 +76,7 @@ def staged(place: Path, commands: Sequence[str], wheel: Path, cache: Path) -> It
     for name, make in _PARTS.items():
         if name in words:
             make(place / name)
-    if "site-packages" in words:
+    if "site-packages" in words and "--target site-packages" not in words:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(place / "site-packages")
     names = {HOME: str(place), "python3.11": f"python3.{sys.version_info[1]}"}

@@ -14,7 +14,7 @@ class NormWatch(Codemod):
     """One line behind each variance."""
 
     target = "sglang/srt/layers/layernorm.py"
-    supports = ">=0.5.3,<0.6"
+    supports = ">=0.5.8,<0.6"
     drop_when = "sglang has a check of its own for values that are not finite"
     companions = (Companion("sglang/srt/layers/_rewriter_norm_watch.py", "companions/watch"),)
     sites = (
