@@ -40,6 +40,9 @@ class FlashInferMLAAttnBackend:
 
 
 class FlashInferMLAIndicesUpdaterDecode:
+    def __init__(self, attn_backend):
+        self.attn_backend = attn_backend
+
     def call_begin_forward(self, wrapper, lens, q_indptr, kv_indptr):
         kv_indptr[1:] = torch.cumsum(lens, dim=0)
         kv_indices = torch.empty(self.rows)
@@ -47,6 +50,9 @@ class FlashInferMLAIndicesUpdaterDecode:
 
 
 class FlashInferMLAIndicesUpdaterPrefill:
+    def __init__(self, attn_backend):
+        self.attn_backend = attn_backend
+
     def call_begin_forward(self, wrapper, lens, q_indptr, kv_indptr):
         kv_indptr[1:] = torch.cumsum(lens, dim=0)
         kv_indices = torch.empty(self.rows)
