@@ -25,6 +25,7 @@ from fake_sglang import installed_files
 from fault_outcomes import staged
 from installing import MIXER, MIXER_SOURCE, PACKAGE, TOOLS, record_faults, rewriter, tree
 
+from rewriter.transaction.folder import content_of
 from rewriter.transaction.journal import LEFT_NAME
 
 NEWER = {
@@ -39,14 +40,14 @@ class Race(NamedTuple):
 
     Attributes:
         name: for the table.
-        patched: whether the package is patched at the start.
+        patched: whether the package is patched at the start; None for one or the other.
         ours: command lines of this tool, each in a process of its own.
         pip: whether `pip install --upgrade` runs too; ours are then repeated until it is done.
         strangers: whether ours run as if by two users, who share no lock.
     """
 
     name: str
-    patched: bool
+    patched: bool | None
     ours: tuple[str, ...]
     pip: bool = False
     strangers: bool = False
@@ -54,11 +55,11 @@ class Race(NamedTuple):
 
 RACES = (
     Race("apply, apply", False, ("apply", "apply")),
-    Race("apply, revert", True, ("apply", "revert")),
-    Race("apply, revert, by two users", True, ("apply", "revert"), strangers=True),
+    Race("apply, revert", None, ("apply", "revert")),
+    Race("apply, revert, by two users", None, ("apply", "revert"), strangers=True),
     Race("apply, pip install --upgrade", False, ("apply",), pip=True),
     Race("revert, pip install --upgrade", True, ("revert",), pip=True),
-    Race("apply, revert, pip install --upgrade", True, ("apply", "revert"), pip=True),
+    Race("apply, revert, pip install --upgrade", None, ("apply", "revert"), pip=True),
 )
 
 
@@ -186,8 +187,11 @@ class Ground(NamedTuple):
     wheels: Mapping[str, Path]
     kept: Mapping[bool, Path]
 
-    def upgrade(self) -> subprocess.CompletedProcess[str]:
-        return _pip(self.python, self.wheels["0.5.3"], "--upgrade")
+    def upgrade(self) -> bool:
+        """Let pip upgrade; return whether it gave up: a file that it lists had gone meanwhile."""
+        done = _pip(self.python, self.wheels["0.5.3"], "--upgrade")
+        assert done.returncode == 0 or "due to an OSError" in done.stderr, done.stderr
+        return done.returncode != 0
 
 
 def _pip(python: Path, wheel: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -235,6 +239,7 @@ class Outcome(NamedTuple):
     Attributes:
         refused: how many of our runs were refused.
         runs: how many there were.
+        failed: whether pip gave up; it says so, and puts the older release back.
         end: what ``status`` says afterwards.
         seen: what the readers imported.
         broken: promises that were not kept.
@@ -242,6 +247,7 @@ class Outcome(NamedTuple):
 
     refused: int
     runs: int
+    failed: bool
     end: str
     seen: Counter[str]
     broken: list[str]
@@ -249,8 +255,9 @@ class Outcome(NamedTuple):
 
 def run(race: Race, ground: Ground, chance: random.Random) -> Outcome:
     """Run one race from the start and look at everything that it leaves."""
+    patched = chance.random() < 0.5 if race.patched is None else race.patched
     shutil.rmtree(ground.site)
-    shutil.copytree(ground.kept[race.patched], ground.site, symlinks=True)
+    shutil.copytree(ground.kept[patched], ground.site, symlinks=True)
     stop = ground.place / "stop"
     readers = [Child(lambda: read_on(ground.site, stop)) for _ in range(2)]
     states = [ground.place / f"state-{n if race.strangers else 0}" for n in (0, 1)]
@@ -259,21 +266,18 @@ def run(race: Race, ground: Ground, chance: random.Random) -> Outcome:
         wait = chance.random() * 0.02
         act = run_on if race.pip else run_once
         racers.append(_racer(act, verb, ground.site, state, stop if race.pip else wait))
-    broken: list[str] = []
+    failed = False
     if race.pip:
         time.sleep(chance.random() * 0.05)
-        done = ground.upgrade()
-        if done.returncode != 0:
-            broken.append(f"pip failed: {done.stderr}")
+        failed = ground.upgrade()
         stop.touch()
     told = [line for racer in racers for line in racer.result()]
     stop.touch()
     seen = sum((reader.result() for reader in readers), Counter())
     stop.unlink()
-    broken += _judged(told, seen)
-    end, more = _afterwards(race, ground)
+    end, broken = _afterwards("0.5.3" if race.pip and not failed else "0.5.2", ground)
     refused = sum(code == 2 for _, code, _ in told)
-    return Outcome(refused, len(told), end, seen, broken + more)
+    return Outcome(refused, len(told), failed, end, seen, _judged(told, seen) + broken)
 
 
 def _racer(act: Callable[..., Any], *arguments: object) -> Child:
@@ -296,7 +300,7 @@ def _judged(told: Sequence[tuple[str, int, str]], seen: Counter[str]) -> list[st
     return broken
 
 
-def _afterwards(race: Race, ground: Ground) -> tuple[str, list[str]]:
+def _afterwards(version: str, ground: Ground) -> tuple[str, list[str]]:
     """Compare what ``status`` says with what is there; revert must then leave what was shipped."""
     broken: list[str] = []
     site = ground.site
@@ -309,10 +313,9 @@ def _afterwards(race: Race, ground: Ground) -> tuple[str, list[str]]:
     done = rewriter("revert", "alpha", "--site-packages", site)
     if done.code != 0:
         broken.append(f"revert afterwards ends with {done.code}: {done.err}")
-    version = "0.5.3" if race.pip else "0.5.2"
-    files = NEWER if race.pip else PACKAGE
+    files = {"0.5.2": PACKAGE, "0.5.3": NEWER}[version]
     for path, raw in installed_files(version, files).items():
-        if not path.endswith("RECORD") and (site / path).read_bytes() != raw:
+        if not path.endswith("RECORD") and content_of(site / path) != raw:
             broken.append(f"{path} is not as {version} ships it")
     broken += record_faults(site)
     broken += [f"left: {path}" for path in tree(site) if _is_ours(path)]
@@ -323,7 +326,8 @@ def _truth(site: Path) -> str:
     """Return what the state is, by other means than the tool's."""
     if any((f / "REWRITER.journal").exists() for f in site.glob("sglang-*.dist-info")):
         return "interrupted"
-    patched = b"_tools.note" in (site / MIXER).read_bytes()
+    mixer = content_of(site / MIXER)
+    patched = isinstance(mixer, bytes) and b"_tools.note" in mixer
     companion, record = (site / TOOLS).exists(), list(site.glob("*.dist-info/REWRITER.json"))
     if patched:
         return "applied" if companion else "partial"
@@ -349,8 +353,8 @@ def races(count: int, place: Path, seed: int) -> Iterator[tuple[Race, list[Outco
 
 
 HEAD = (
-    "| race | times | our runs | refused, and told | ends | imports | of these patched | "
-    "replaced meanwhile | mixed | broken |\n" + "| --- " * 10 + "|"
+    "| race | times | our runs | refused, and told | pip gave up | ends | imports | "
+    "of these patched | replaced meanwhile | mixed | broken |\n" + "| --- " * 11 + "|"
 )
 
 
@@ -360,6 +364,7 @@ def row(race: Race, found: Sequence[Outcome]) -> str:
     ends = Counter(one.end for one in found)
     cells = (
         race.name, len(found), sum(one.runs for one in found), sum(one.refused for one in found),
+        sum(one.failed for one in found),
         ", ".join(f"{state} {times}" for state, times in sorted(ends.items())),
         seen["imports"], seen["patched"], seen["replaced meanwhile"], seen["mixed"],
         sum(bool(one.broken) for one in found),
