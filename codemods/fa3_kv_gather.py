@@ -207,13 +207,13 @@ def _match(
 ) -> Match:
     import libcst
 
-    from rewriter.flow import argument
+    from rewriter.flow import argument, trace
 
     dtype = argument(cast, "dtype", 0)
     if dtype is None or len(cast.args) != 1:
         raise Drift("the cast of the pool takes more than a dtype", cast)
     main, flags = _one_kernel(definition, cast, calls)
-    _known_arguments(main)
+    _known_arguments(definition, main)
     for name in ("k_cache", "v_cache"):
         _in_pages(definition, _arg(main, name), casts)
     arguments = [
@@ -221,8 +221,9 @@ def _match(
         for name in ("page_table", "cache_seqlens")
     ]
     arguments.append(_settled(definition, dtype.value, cast, "the dtype"))
-    if not arguments[-1].endswith("dtype") and not arguments[-1].startswith("torch."):
-        raise Drift("what the pool is converted to is no dtype by its name", cast)
+    for origin in trace(definition, dtype.value):
+        if not definition.code(origin.node).endswith("dtype") and not _of_torch(arguments[-1]):
+            raise Drift("what the pool is converted to is no dtype by its name", cast)
     if flags:
         names = [_settled(definition, flag, cast, "the condition") for flag in flags]
         arguments.append(f"whole={' or '.join(dict.fromkeys(names))}")
@@ -273,11 +274,11 @@ def _condition(
     return found
 
 
-def _known_arguments(call: cst.Call) -> None:
+def _known_arguments(definition: Definition, call: cst.Call) -> None:
     known = {position: name for name, position in _POSITIONS.items()}
     for position, arg in enumerate(call.args):
         name = arg.keyword.value if arg.keyword is not None else known.get(position)
-        if arg.star or name not in _KEYWORDS:
+        if arg.star or (name not in _KEYWORDS and definition.code(arg.value) != "None"):
             raise Drift(f"`{KERNEL}` gets an argument that is not known", arg)
 
 
@@ -354,7 +355,7 @@ def _settled(definition: Definition, node: cst.BaseExpression, cast: cst.Call, w
         root = root.value
     if not isinstance(root, libcst.Name):
         raise Drift(f"{what} is no plain name", node)
-    if code == "torch" or code.startswith("torch."):
+    if _of_torch(code):
         return code
     here = origins(definition, root)
     if any(origin.what in ("opaque", "free") for origin in here):
@@ -365,6 +366,10 @@ def _settled(definition: Definition, node: cst.BaseExpression, cast: cst.Call, w
     if change is not None:
         raise Drift(f"{what}, `{code}`, is changed in the method", change)
     return code
+
+
+def _of_torch(code: str) -> bool:
+    return code.startswith("torch.")
 
 
 def _changed_behind(definition: Definition, code: str, cast: cst.Call) -> cst.CSTNode | None:
@@ -415,6 +420,7 @@ class Fa3KvGather(Codemod):
             "constructor",
             "super().__init__()",
             Insert("_kv_gather.attach(self, model_runner)"),
+            unconditional=True,
         ),
         *(
             Site(f"{BACKEND}.{name}", "cast", find_casts,
