@@ -24,7 +24,7 @@ from rewriter.targets.overlay import (
     looks_beside_itself,
     start_file,
 )
-from rewriter.targets.record import parse_record, rewritten, taken_back
+from rewriter.targets.record import Row, parse_record, rewritten, taken_back
 from rewriter.transaction import Content, Link, Write
 from rewriter.witness import Witness, unproven
 
@@ -186,19 +186,36 @@ def _first_record(planned: Planned) -> bytes | None:
     if now is None:
         return None
     companions = {*planned.gone, *planned.contents} - planned.originals.keys()
-    own = f"{planned.home.folder.name}/{planned.home.manifest}"
+    own = _rows_of_manifests(planned.home, now)
     if planned.known is not None and planned.known.record is not None:
-        paths = {*planned.known.files, *companions, own} - _told_rightly(planned, now)
+        paths = {*planned.known.files, *companions, *own} - _told_rightly(planned, now)
         return taken_back(now, planned.known.record, paths)
     before: dict[str, bytes | None] = {
         path: found.raw for path, found in planned.originals.items() if found.ours
     }
-    return rewritten(now, before | dict.fromkeys([*companions, own]), ())
+    return rewritten(now, before | dict.fromkeys([*companions, *own]), ())
+
+
+def _rows_of_manifests(home: Home, record: bytes) -> list[str]:
+    """Return the paths under which RECORD may list our manifest.
+
+    A dist-info is renamed where an environment is rebuilt under a local version; the row stays.
+    """
+    listed = [path for path in _rows(record) if path.endswith(f".dist-info/{home.manifest}")]
+    return [*listed, f"{home.folder.name}/{home.manifest}"]
+
+
+def _rows(record: bytes) -> dict[str, Row]:
+    """Return RECORD, path → row; empty where it cannot be parsed."""
+    try:
+        return parse_record(record)
+    except ValueError:
+        return {}
 
 
 def _told_rightly(planned: Planned, record: bytes) -> set[str]:
     """Return the files that hold nothing of ours and that RECORD describes: an installer's work."""
-    rows = parse_record(record)
+    rows = _rows(record)
     return {
         path
         for path, found in planned.originals.items()
