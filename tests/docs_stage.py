@@ -1,5 +1,7 @@
 """What lies in the directory that a page of the documentation runs in.
 
+    python tests/docs_stage.py [DIRECTORY [PORT]]     lay out the parts there, and serve
+
 Always: the programs ``rewriter``, ``python``, ``pip`` and ``pytest``, of an environment of the
 page's own that also sees all that the running one has. Further parts where a command of the page
 names them:
@@ -25,8 +27,9 @@ import site
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 
 import docs_trees
@@ -73,7 +76,7 @@ class Stage(NamedTuple):
 def staged(place: Path, commands: Sequence[str], wheel: Path, cache: Path) -> Iterator[Stage]:
     """Lay out the directory of a page."""
     words = "\n".join(commands)
-    for name, make in _PARTS.items():
+    for name, make in PARTS.items():
         if name in words:
             make(place / name)
     if "site-packages" in words and "--target site-packages" not in words:
@@ -93,7 +96,7 @@ def _fork(place: Path) -> None:
     targets.checkout(place, changed)
 
 
-_PARTS: Mapping[str, Callable[[Path], object]] = {
+PARTS: Mapping[str, Callable[[Path], object]] = {
     "small": targets.installed,
     "fork": _fork,
     "sglang.git": matrix_history.storied,
@@ -157,3 +160,23 @@ def _virtual_environment(place: Path) -> Path:
 def releases(commands: Sequence[str]) -> set[str]:
     """Return the releases that commands name, which have to be fetched before they run."""
     return set(re.findall(r"\b0\.[45]\.\d+(?:\.post\d+|rc\d+)?", "\n".join(commands)))
+
+
+def main() -> None:
+    """Lay out what pages name, for a reader who runs their commands, and answer as a server."""
+    place = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    port = int(sys.argv[2] if len(sys.argv) > 2 else SERVER.rpartition(":")[2])
+    place.mkdir(parents=True, exist_ok=True)
+    for name, make in PARTS.items():
+        make(place / name)
+        print(f"wrote {place / name}")
+    with fake_sglang_server.serving(
+        fake_sglang_server.Behaviour(first=0.004, gap=0.001), port
+    ) as served:
+        print(f"serving on {served.url}; interrupt to end", flush=True)
+        with suppress(KeyboardInterrupt):
+            Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -100,10 +100,10 @@ class Served:
 
 
 @contextmanager
-def serving(behaviour: Behaviour | None = None) -> Iterator[Served]:
-    """Serve on a free port of 127.0.0.1 until the block ends."""
+def serving(behaviour: Behaviour | None = None, port: int = 0) -> Iterator[Served]:
+    """Serve on a port of 127.0.0.1, a free one for 0, until the block ends."""
     served = Served("", behaviour or Behaviour())
-    server = _Server(("127.0.0.1", 0), _handler(served))
+    server = _Server(("127.0.0.1", port), _handler(served))
     served.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -169,3 +170,22 @@ def test_no_text_of_upstreams_is_shown() -> None:
         for command, printed in console_blocks.shown(page.read_text(encoding="utf-8")):
             ours = any(part in command for part in ("sglang.git", "trees", "small", "new.patch"))
             assert ours or "\n@@ " not in printed, (page.name, command)
+
+
+def test_a_reader_can_lay_out_what_the_pages_name(tmp_path: Path) -> None:
+    """With nothing but the tool installed: nothing of the tests' own packages is imported."""
+    script = "import runpy, sys; sys.modules['pytest'] = sys.modules['hypothesis'] = None; " \
+             "runpy.run_path(sys.argv.pop(1), run_name='__main__')"  # fmt: skip
+    command = [sys.executable, "-c", script, str(ROOT / "tests/docs_stage.py"), str(tmp_path), "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        told = []
+        while not told or (told[-1] and "serving on" not in told[-1]):
+            told.append(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert told[-1].startswith("serving on http://127.0.0.1:")
+    assert {p.name for p in tmp_path.iterdir()} == set(docs_stage.PARTS)
