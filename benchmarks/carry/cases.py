@@ -18,6 +18,7 @@ from rewriter.errors import TargetError
 from rewriter.targets import Target, resolve
 
 SETS = "examples/custom_workflows/inference_analysis/sglang_roofline_patches/"
+OLDEST = (0, 5, 11)
 _VERSION = re.compile(r"sglang_(\d+)_(\d+)_(\d+)/([^/]+)\.patch$")
 
 
@@ -57,9 +58,9 @@ class Case:
         return f"{self.older} {self.newer} {self.file.removeprefix('sglang/')}"
 
 
-def cases(clone: Path, oldest: tuple[int, ...] = (0, 5, 11)) -> Iterator[Case]:
+def cases(clone: Path) -> Iterator[Case]:
     """Yield the cases of each consecutive pair of releases that have patch sets."""
-    sets = {v: p for v, p in _sets(clone).items() if v >= oldest}
+    sets = {v: p for v, p in patch_sets(clone).items() if v >= OLDEST}
     versions = sorted(sets)
     for older, newer in itertools.pairwise(versions):
         for path in sorted(sets[older].keys() & sets[newer].keys()):
@@ -88,7 +89,13 @@ def changed_lines(patch: bytes) -> list[bytes]:
     return [x for x in lines if x[:4] not in (b"+++ ", b"--- ")]
 
 
-def _sets(clone: Path) -> dict[tuple[int, ...], dict[str, bytes]]:
+def has_sets(clone: Path) -> bool:
+    """Tell whether a clone is one of patch sets."""
+    return bool(git(clone, "ls-tree", "-d", "HEAD", SETS.rstrip("/")))
+
+
+def patch_sets(clone: Path) -> dict[tuple[int, ...], dict[str, bytes]]:
+    """Return the patches of each release by the file that they change."""
     found: dict[tuple[int, ...], dict[str, bytes]] = {}
     listed = git(clone, "ls-tree", "-r", "--name-only", "HEAD", SETS).decode().splitlines()
     for name in listed:

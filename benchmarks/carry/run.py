@@ -1,7 +1,8 @@
 """Measure how far patches carry: ``git apply``, ``patch``, a three-way merge, and ``carry``.
 
-Run as ``python benchmarks/carry/run.py CLONE`` with a clone of a repository of patch sets (see
-``cases.py``); the releases come from the package index and stay in the cache.
+Run as ``python benchmarks/carry/run.py CLONE…`` with clones of a repository of patch sets (see
+``cases.py``; the releases come from the package index and stay in the cache), or of a fork of
+sglang with branches (see ``ports.py``).
 """
 
 from __future__ import annotations
@@ -9,17 +10,30 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import Case, cases, definitions, git_apply, gnu_patch, merge_file
+import ports
+from cases import (
+    OLDEST,
+    Case,
+    cases,
+    definitions,
+    git_apply,
+    gnu_patch,
+    has_sets,
+    merge_file,
+    patch_sets,
+)
 
 from rewriter.carry.carrying import carry
+from rewriter.carry.steps import Fate
 from rewriter.targets import resolve
 
 VERDICTS = ("equal", "but for order", "refused", "different", "misplaced", "does not compile")
@@ -28,9 +42,8 @@ changed. ``misplaced``: different, and a line that the maintainers added too is 
 
 
 def carried(case: Case) -> bytes | None:
-    """Return what carry makes of a file, or None on conflict."""
-    older, newer = resolve(release=case.older), resolve(release=case.newer)
-    found = carry([("patch", case.patch)], older, newer)
+    """Return what carry makes of a file; None where it has no place, or is to be reviewed."""
+    found = carry([("patch", case.patch)], *case.ends())
     if found.conflicts:
         return None
     return next((c.after for c in found.changes if c.path == case.file), case.b)
@@ -100,24 +113,22 @@ def _misplaced(case: Case, made: bytes, near: int = 0) -> bool:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clone", type=Path)
-    parser.add_argument("--list", action="store_true", help="name each case")
-    options = parser.parse_args()
+def measured(found: Iterable[Case], *, listed: bool) -> int:
+    """Judge all ways on all cases, print both tables, and return carry's milliseconds of CPU."""
     table: dict[tuple[bool, str], Counter[str]] = {}
-    spent: Counter[str] = Counter()
+    spent = 0
     total: Counter[bool] = Counter()
-    for case in cases(options.clone):
+    for case in found:
         total[case.same] += 1
         told = []
         for way, make in WAYS.items():
             start = time.process_time()
-            found = verdict(case, make(case))
-            spent[way] += int(1000 * (time.process_time() - start))
-            table.setdefault((case.same, way), Counter())[found] += 1
-            told.append(f"{way}: {found}")
-        if options.list:
+            made = make(case)
+            spent += int(1000 * (time.process_time() - start)) if way == "carry" else 0
+            judged = verdict(case, made)
+            table.setdefault((case.same, way), Counter())[judged] += 1
+            told.append(f"{way}: {judged}")
+        if listed:
             print(f"{'same   ' if case.same else 'changed'} {case.name}: {', '.join(told)}")
     for same, title in ((True, "the patch's own lines are the same"), (False, "also changed")):
         print(f"\n{total[same]} cases: {title}\n")
@@ -125,7 +136,36 @@ def main() -> None:
         for way in WAYS:
             counts = table.get((same, way), Counter())
             print(f"| {way} | " + " | ".join(str(counts[v]) for v in VERDICTS) + " |")
-    print(f"\ncarry with judging: {spent['carry'] / 1000:.1f} s of CPU time for all cases")
+    print(f"\ncarry: {spent / 1000:.1f} s of CPU time for {total.total()} files, each alone")
+    return spent
+
+
+def whole_sets(clone: Path) -> None:
+    """Carry each release's whole set to the next one, and print what came of it."""
+    sets = {version: patches for version, patches in patch_sets(clone).items() if version >= OLDEST}
+    print("\n| set | files | " + " | ".join(map(str, Fate)) + " | exit | s of CPU |")
+    print("|" + " --- |" * (len(Fate) + 4))
+    for older, newer in itertools.pairwise(sorted(sets)):
+        names = [".".join(map(str, version)) for version in (older, newer)]
+        start = time.process_time()
+        found = carry(sets[older].items(), *(resolve(release=name) for name in names))
+        spent = time.process_time() - start
+        counts = Counter(result.fate for result in found.results)
+        row = [" to ".join(names), len(sets[older]), *(counts[fate] for fate in Fate)]
+        print("| " + " | ".join(map(str, [*row, int(found.conflicts), f"{spent:.1f}"])) + " |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clones", type=Path, nargs="+", metavar="CLONE")
+    parser.add_argument("--list", action="store_true", help="name each case")
+    options = parser.parse_args()
+    for clone in options.clones:
+        print(f"\n## {clone}")
+        of_sets = has_sets(clone)
+        measured(cases(clone) if of_sets else ports.cases(clone), listed=options.list)
+        if of_sets:
+            whole_sets(clone)
 
 
 if __name__ == "__main__":

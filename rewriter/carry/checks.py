@@ -11,7 +11,7 @@ from functools import cached_property
 from rewriter.carry import bindings, contracts, names, reviews, vanished
 from rewriter.carry.applying import Applied
 from rewriter.carry.contracts import Fault, Key
-from rewriter.carry.package import Package
+from rewriter.carry.package import Module, Package
 from rewriter.carry.sequences import changes
 from rewriter.carry.steps import Fate, Step
 from rewriter.carry.texts import parsed
@@ -82,6 +82,7 @@ def problems(
     if missing := _unbound(path, (base, ours, old, new)):
         yield missing
     yield from _faults(applied.path, path, (ours, old, new), sides)
+    yield from _taken(base, applied.path, path, sides)
 
 
 def _text(path: str, raw: bytes) -> str | None:
@@ -115,6 +116,22 @@ def _faults(here: str, there: str, texts: tuple[str, str, str], sides: Sides) ->
         yield Step(Fate.REVIEW, (1, 0), (line, line), "", fault.line, fault.reason)
     versions = (tree.target.version for tree in trees)
     yield from reviews.dated(ours, before, *versions)
+
+
+def _taken(base: str, here: str, there: str, sides: Sides) -> Iterator[Step]:
+    """Yield a conflict for what the patch takes away and another module imports by now."""
+    one, two = sides.ours.at(here), sides.made.at(there)
+    if one is None or two is None:
+        return
+    before = Module(here, parsed(here, base.encode()).tree)
+    for name in sorted(before.names.keys() - one.names.keys() - two.names.keys()):
+        fresh_ones = contracts.importers(name, two, sides.made)
+        fresh_ones -= contracts.importers(name, one, sides.ours) if fresh_ones else set()
+        if fresh_ones:
+            node = before.names[name]
+            line = getattr(node, "lineno", 1)
+            reason = f"the patch takes away `{name}`, which {min(fresh_ones)} imports by now"
+            yield Step(Fate.CONFLICT, (line, line), (1, 0), reason=reason)
 
 
 def _line(ours: str, new: str, before: frozenset[int], line: int) -> int:

@@ -55,6 +55,19 @@ def faults(module: Module, lines: frozenset[int], package: Package) -> dict[Key,
     return found
 
 
+def importers(name: str, module: Module, package: Package) -> set[str]:
+    """Return the paths of the modules that import a name of a module from it."""
+    found: set[str] = set()
+    for path in package.tree.holding(name.encode()):
+        other = package.at(path) if path != module.path else None
+        nodes = ast.walk(other.tree) if other is not None else ()
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and any(a.name == name for a in node.names):
+                if other is not None and other.absolute(node) == module.name:
+                    found.add(path)
+    return found
+
+
 def shifted(one: dict[Key, Demand], two: dict[Key, Demand]) -> Iterator[Fault]:
     """Yield the calls whose positional arguments mean something else than they did.
 
