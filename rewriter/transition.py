@@ -129,7 +129,13 @@ class Planner:
     def _original(
         self, path: str, raw: bytes | None, entry: FileRecord | None, present: Sequence[Codemod]
     ) -> Original:
-        """Return a file's pristine bytes; a shipped file has nothing of a patch, whatever it is."""
+        """Return a file's pristine bytes; a shipped file has nothing of a patch, whatever it is.
+
+        Those of an overlay lie beneath it, whatever is left of its record and its own files.
+        """
+        beneath = self.target.base.read(path) if isinstance(self.target, Overlay) else None
+        if beneath is not None and raw is not None:
+            return Original(beneath, raw, False)
         known = entry is not None and (raw is None or manifest.sha256(raw) == entry.after)
         patched = any(isinstance(c, CarriedPatch) and path in c.files() for c in present)
         if patched and not known and raw is not None and self._shipped(path, raw) is not None:

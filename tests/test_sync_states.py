@@ -132,6 +132,8 @@ class Actor:
         top = self.on.place.parent if self.on.kind == "checkout" else self.on.place
         for place in [*top.rglob("REWRITER.json"), *top.rglob("manifest.json")]:
             place.unlink()
+            if place.parent.name == ".rewriter":
+                place.parent.rmdir()  # a run removes it where it is empty
 
     def leave(self, *_: object) -> None:
         """Leave a copy of a companion where an older version of the tool would have had it."""
