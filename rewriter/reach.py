@@ -151,7 +151,8 @@ class Reach(Judge):
         found = session.verdicts()
         worst = max(found, key=lambda v: _WORST.index(v.state) if v.state in _WORST else 99)
         sites = tuple(site for verdict in found for site in verdict.sites)
-        return Verdict(self._name, worst.file, worst.state, sites, worst.reason, worst.nearest)
+        made = Verdict(self._name, worst.file, worst.state, sites, worst.reason, worst.nearest)
+        return _summed(made)
 
     # --- found again, or made --------------------------------------------------------------
 

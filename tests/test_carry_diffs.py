@@ -222,7 +222,8 @@ def test_carriage_returns_of_a_new_file(whole: bool) -> None:
 
 def test_files_without_a_line() -> None:
     raw = (
-        b"diff --git a/sglang/new.py b/sglang/new.py\nnew file mode 100644\nindex 0000000..e69de29\n"
+        b"diff --git a/sglang/new.py b/sglang/new.py\nnew file mode 100644\n"
+        b"index 0000000..e69de29\n"
         b"diff --git a/sglang/old.py b/sglang/old.py\ndeleted file mode 100644\n"
         b"index e69de29..0000000\n"
     )
