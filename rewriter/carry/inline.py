@@ -111,8 +111,10 @@ def lost_comments(base: Sequence[Token], ours: Sequence[Token], theirs: Sequence
     return False
 
 
-def import_places(there: Sequence[str], ours: Sequence[str], new: Sequence[str]) -> list[int]:
-    """Return before which of the imported names each new one goes: in order where they are.
+def import_places(
+    there: Sequence[str], ours: Sequence[str], new: Sequence[str]
+) -> list[tuple[int, str]]:
+    """Return before which of the imported names each new one goes, in order where they are.
 
     The orders are those of isort: constants, classes, others, or all together; 9 before 10. Where
     they are in none, a name goes behind the one that it follows in the patch.
@@ -120,12 +122,12 @@ def import_places(there: Sequence[str], ours: Sequence[str], new: Sequence[str])
     for key in (_by_kind, _natural, _plain):
         keys = [key(other) for other in there]
         if keys == sorted(keys):
-            return [bisect.bisect_right(keys, key(name)) for name in new]
+            return [(bisect.bisect_right(keys, key(n)), n) for n in sorted(new, key=key)]
     places: dict[str, int] = {name: n + 1 for n, name in enumerate(there)}
     for name in new:
         before = ours[ours.index(name) - 1] if ours.index(name) else ""
         places[name] = places.get(before, len(there))
-    return [places[name] for name in new]
+    return sorted(((places[name], name) for name in new), key=lambda found: found[0])
 
 
 def _plain(name: str) -> tuple[str | int, ...]:

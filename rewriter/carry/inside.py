@@ -87,8 +87,7 @@ class Inside:
             separate = "," + newline(source) + source.indent(source.offset(last.lineno, 0))
         there = [ast.unparse(a) for a in aliases]
         order = [ast.unparse(a) for a in getattr(ours.node, "names", [])]
-        places = inline.import_places(there, order, names)
-        for place, name in sorted(zip(places, names, strict=True), key=lambda found: found[0]):
+        for place, name in inline.import_places(there, order, names):
             if place < len(aliases):
                 at = source.offset(aliases[place].lineno, aliases[place].col_offset)
                 self.ledger.edit(source, at, at, name + separate)
