@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fake_sglang import installed_files
+from faults import KILL, watched
 from installing import (
     MIXER,
     MIXER_SOURCE,
@@ -46,51 +46,9 @@ def steps_of(*command: str | os.PathLike[str]) -> list[Step]:
     return seen
 
 
-class Fault:
-    """Raises an error in the place of one step, by its number."""
-
-    def __init__(self, number: int, number_of_error: int) -> None:
-        self.left = number
-        self.error = number_of_error
-        self.hit: Step | None = None
-
-    def __call__(self, step: Step) -> None:
-        self.left -= 1
-        if self.left == -1:
-            self.hit = step
-            raise OSError(self.error, os.strerror(self.error))
-
-
-def killed_at(number: int, *command: str | os.PathLike[str]) -> bool:
-    """Run a command in a process of its own that is killed before a step; say whether it was."""
-    process = os.fork()
-    if process == 0:
-        left = [number]
-
-        def kill(step: Step) -> None:
-            left[0] -= 1
-            if left[0] == -1:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        with steps.observed(kill):
-            code = rewriter(*command).code
-        os._exit(code)
-    _, status = os.waitpid(process, 0)
-    return os.WIFSIGNALED(status)
-
-
 def whole(site_packages: Path) -> Tree:
     """Return the tree without what a crash may leave beside it."""
     return tree(site_packages)
-
-
-@pytest.fixture(params=["apply", "revert"])
-def command(request: pytest.FixtureRequest, site_packages: Path) -> tuple[str, ...]:
-    """Return a writing command that has something to do, as arguments."""
-    verb = str(request.param)
-    if verb == "revert":
-        assert rewriter("apply", "alpha", "--site-packages", str(site_packages)).code == 0
-    return (verb, "alpha", "--site-packages", str(site_packages))
 
 
 def test_every_kind_of_step_has_its_name(site_packages: Path) -> None:
@@ -125,87 +83,13 @@ def test_journal_is_durable_before_the_first_change(site_packages: Path) -> None
     assert all(name != "rename" for name, _ in names[:published])
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_a_failing_step_undoes_all(
-    error: int, command: tuple[str, ...], site_packages: Path
-) -> None:
-    before = whole(site_packages)
-    number = 0
-    while True:
-        fault = Fault(number, error)
-        with steps.observed(fault):
-            done = rewriter(*command)
-        if fault.hit is None:
-            break
-        if done.code == 0:  # after everything was written and read back
-            pytest.fail(f"{fault.hit.name} {fault.hit.place} failed and nothing was said")
-        assert done.code in (1, 2), done.err
-        assert fault.hit.place in done.err
-        if done.code == 1:  # all was read back; what is left are temporary files
-            assert "all files are written and right" in done.err
-            left = (site_packages / JOURNAL).exists()
-            told = states("alpha", "--site-packages", site_packages)["alpha"]
-            assert (told == "interrupted") == left
-            again = rewriter(*command)
-            assert again.code == 0, again.err
-            assert ("everything had been written; it was finished" in again.out) == left
-            rewriter("revert" if command[0] == "apply" else "apply", *command[1:])
-        assert whole(site_packages) == before, f"{fault.hit.name} {fault.hit.place}"
-        assert record_faults(site_packages) == []
-        number += 1
-    assert number > 25
-    assert done.code == 0
-
-
-def test_killed_at_every_step(command: tuple[str, ...], site_packages: Path) -> None:
-    """Read-only verbs tell it, change nothing; the next writing command puts it right."""
-    old = whole(site_packages)
-    assert rewriter(*command).code == 0
-    new = whole(site_packages)
-    back = ("revert" if command[0] == "apply" else "apply", *command[1:])
-    assert rewriter(*back).code == 0
-    assert whole(site_packages) == old
-    number, outcomes = 0, {"old": 0, "new": 0, "interrupted": 0}
-    while killed_at(number, *command):
-        between = whole(site_packages)
-        interrupted = (site_packages / JOURNAL).exists()
-        told = states("alpha", "--site-packages", site_packages)["alpha"]
-        assert (told == "interrupted") == interrupted
-        gate = rewriter("check", "alpha", "--site-packages", site_packages)
-        assert gate.code == (1 if interrupted else 0)
-        assert whole(site_packages) == between
-        outcomes["interrupted" if interrupted else "old" if between != new else "new"] += 1
-
-        done = rewriter(*command)
-        assert done.code == 0, done.err
-        assert ("first: an interrupted" in done.out) == interrupted
-        assert whole(site_packages) == new, f"step {number}"
-        assert record_faults(site_packages) == []
-        assert rewriter(*back).code == 0
-        assert whole(site_packages) == old
-        number += 1
-    assert number > 25
-    assert outcomes["interrupted"] > 15
-
-
-def test_killed_run_is_undone_by_the_other_command(site_packages: Path) -> None:
-    before = whole(site_packages)
-    for number in range(8, 40, 5):
-        if not killed_at(number, "apply", "alpha", "--site-packages", site_packages):
-            break
-        done = rewriter("revert", "alpha", "--site-packages", site_packages)
-        assert done.code == 0, done.err
-        assert whole(site_packages) == before
-
-
 def leave_half(site_packages: Path) -> None:
     """Leave what a run leaves that is killed in the middle of its renames."""
-    seen = steps_of("apply", "alpha", "--site-packages", site_packages)
-    rewriter("revert", "alpha", "--site-packages", site_packages)
-    places = [(step.name, Path(step.place).name) for step in seen]
-    assert killed_at(
-        places.index(("rename", "RECORD")), "apply", "alpha", "--site-packages", site_packages
-    )
+    command = ("apply", "alpha", "--site-packages", os.fspath(site_packages))
+    calls = watched([site_packages], command).calls
+    assert rewriter("revert", *command[1:]).code == 0
+    at = next(c.number for c in calls if c.what == "swap" and c.place.endswith("RECORD"))
+    assert watched([site_packages], command, {at: KILL}).done is None
     assert (site_packages / JOURNAL).exists()
 
 
