@@ -35,8 +35,7 @@ from typing import NamedTuple
 import docs_trees
 import fake_sglang_server
 import matrix_history
-import sources
-import targets
+from fake_sglang import FILES, installed_files
 
 RELEASE = "0.5.9"
 _TRACES = Path(__file__).parent / "data" / "traces"
@@ -91,13 +90,30 @@ def staged(place: Path, commands: Sequence[str], wheel: Path, cache: Path) -> It
         yield Stage(place, _environment(place, cache), names)
 
 
+def _written(root: Path, contents: Mapping[str, bytes]) -> None:
+    for path, raw in contents.items():
+        place = root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(raw)
+
+
+def _package(kind: str) -> dict[str, bytes]:
+    backend = matrix_history.source(kind)
+    return {**FILES, "sglang/srt/layers/attention/__init__.py": b"", matrix_history.FILE: backend}
+
+
+def _small(place: Path) -> None:
+    _written(place, installed_files("0.5.9", _package("ready")))
+
+
 def _fork(place: Path) -> None:
-    changed = sources.backend(decode="none").replace("get_key_buffer(layer", "keys_of(layer")
-    targets.checkout(place, changed)
+    project = b'[project]\nname = "sglang"\ndynamic = ["version"]\n'
+    tree = {path: raw for path, raw in _package("drifted").items() if "version" not in path}
+    _written(place / "python", {**tree, "pyproject.toml": project})
 
 
 PARTS: Mapping[str, Callable[[Path], object]] = {
-    "small": targets.installed,
+    "small": _small,
     "fork": _fork,
     "sglang.git": matrix_history.storied,
     "trees": docs_trees.write,
@@ -170,12 +186,10 @@ def main() -> None:
     for name, make in PARTS.items():
         make(place / name)
         print(f"wrote {place / name}")
-    with fake_sglang_server.serving(
-        fake_sglang_server.Behaviour(first=0.004, gap=0.001), port
-    ) as served:
+    behaviour = fake_sglang_server.Behaviour(first=0.004, gap=0.001)
+    with suppress(KeyboardInterrupt), fake_sglang_server.serving(behaviour, port) as served:
         print(f"serving on {served.url}; interrupt to end", flush=True)
-        with suppress(KeyboardInterrupt):
-            Event().wait()
+        Event().wait()
 
 
 if __name__ == "__main__":
