@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import codemods.runtime
-from codemods.mla_kv_gather import MlaKvGather
+from rewriter import catalog
 from rewriter.engine import apply
 from rewriter.model import State
 from rewriter.pins import load
@@ -28,18 +28,19 @@ class Sources:
 
 
 @cache
-def versions() -> tuple[str, ...]:
-    """Return the first release of every pinned source that the codemod patches."""
-    return tuple(pin.releases[0] for pin in load("mla_kv_gather") if pin.state is State.READY)
+def versions(codemod: str = "mla_kv_gather") -> tuple[str, ...]:
+    """Return the first release of every pinned source that a codemod patches."""
+    return tuple(pin.releases[0] for pin in load(codemod) if pin.state is State.READY)
 
 
-_kept: dict[str, Sources] = {}
+_kept: dict[tuple[str, str], Sources] = {}
 
 
-def sources(release: Releases, version: str) -> Sources:
+def sources(release: Releases, version: str, codemod: str = "mla_kv_gather") -> Sources:
     """Return a release's file, original and patched."""
-    if version not in _kept:
-        original = release(version).read(MlaKvGather.target)
+    if (version, codemod) not in _kept:
+        patch = catalog.load(codemod)
+        original = release(version).read(patch.target)
         assert original is not None
-        _kept[version] = Sources(original, apply(MlaKvGather(), MlaKvGather.target, original))
-    return _kept[version]
+        _kept[version, codemod] = Sources(original, apply(patch, patch.target, original))
+    return _kept[version, codemod]

@@ -309,6 +309,162 @@ def check_writer(load: Load) -> None:
     assert off.writer(backend(off)[0], method) is method
 
 
+NO_PAGE = 2**31 - 1
+
+
+def paged(
+    pages: int = 8, size: int = 4, dtype: torch.dtype = torch.float8_e4m3fn
+) -> tuple[Any, torch.Tensor]:
+    """Return a backend with pages of ``size`` tokens, and one layer's keys."""
+    generator = torch.Generator().manual_seed(2)
+    keys = torch.randn(pages * size, 1, WIDTH, generator=generator).to(dtype)
+    return SimpleNamespace(page_size=size), keys
+
+
+def table_of(*rows: tuple[int, ...], columns: int = 0) -> torch.Tensor:
+    """Return a page table: a slice of a wider one, with no pages behind those of a request."""
+    columns = columns or max(len(row) for row in rows) + 1
+    wide = torch.full((len(rows) + 1, columns + 3), NO_PAGE, dtype=torch.int32)
+    for at, row in enumerate(rows):
+        wide[at, : len(row)] = ints(*row)
+    return wide[: len(rows), :columns]
+
+
+def check_pages(load: Load) -> None:
+    """Whole pages in use are converted, and no others; entries behind a length are not read."""
+    for size in (1, 4, 16):
+        module = load()
+        owner, keys = paged(size=size)
+        table = table_of((7, 3, 5), (), (2, 7))
+        lengths = ints(2 * size + 1, 0, size, 99)[:3]
+        with OnHost():
+            got = module.pages(owner, keys, table, lengths, torch.bfloat16)
+            again = module.pages(owner, keys, table, lengths, torch.bfloat16)
+        expected = torch.full_like(got, float("nan")).view(8, size, 1, WIDTH)
+        used = [2, 3, 5, 7]
+        expected[used] = keys.to(torch.bfloat16).view(8, size, 1, WIDTH)[used]
+        assert same_bits(got.view(8, size, 1, WIDTH), expected)
+        assert got.stride() == keys.to(torch.bfloat16).stride()
+        assert got.data_ptr() != again.data_ptr(), "nothing is kept between two calls"
+
+
+def check_pages_of_a_short_table(load: Load) -> None:
+    """Lengths that reach beyond the table's columns: what there is of it is converted."""
+    module = load()
+    owner, keys = paged()
+    with OnHost():
+        got = module.pages(owner, keys, table_of((7,), (3,), columns=1), ints(9, 4), torch.float16)
+    assert same_bits(got[28:], keys.to(torch.float16)[28:])
+    assert got[:12].isnan().all()
+
+
+def check_pages_whole(load: Load) -> None:
+    """As many rows as the pool, or more: the whole pool, whatever the entries say."""
+    module = load()
+    owner, keys = paged(pages=2)
+    for rows in (((0, 0),), ((0, 1), (0,), (0,))):
+        lengths = ints(*(4 * len(row) for row in rows))
+        got = module.pages(owner, keys, table_of(*rows), lengths, torch.bfloat16)
+        assert same_bits(got, keys.to(torch.bfloat16))
+
+
+def check_pages_empty(load: Load) -> None:
+    """No request, or none with keys: no launch where there is no table, nothing converted."""
+    module = load()
+    owner, keys = paged()
+    module._fused = lambda tensor: True
+    module._convert_pages_fused = lambda *arguments: pytest.fail("launched for no pages")
+    for shape in ((0, 3), (2, 0)):
+        table = torch.zeros(shape, dtype=torch.int32)
+        lengths = torch.zeros(shape[0], dtype=torch.int32)
+        assert module.pages(owner, keys, table, lengths, torch.bfloat16).shape == keys.shape
+    module._fused = lambda tensor: False
+    with OnHost():
+        got = module.pages(owner, keys, table_of((), ()), ints(0, -1), torch.bfloat16)
+    assert got.isnan().all()
+
+
+def check_pages_left_alone(load: Load) -> None:
+    """What the kernel is not right for is handed over as it is, for the cast to convert."""
+    module = load()
+    owner, keys = paged()
+    table, lengths = table_of((7,), (3,)), ints(4, 4)
+    given = (owner, keys, table, lengths, torch.bfloat16)
+    assert module.pages(*given) is not keys
+    fourth = SimpleNamespace(page_size=4, fa_impl_ver=4)
+    third = SimpleNamespace(page_size=4, fa_impl_ver=3)
+    assert module.pages(third, *given[1:]) is not keys
+    twice = keys.view(torch.uint8).view(-1, 2, WIDTH).view(keys.dtype)
+    spread = torch.zeros(32, 1, 2 * WIDTH, dtype=torch.uint8).view(keys.dtype)[:, :, ::2]
+    for changed, what in (
+        ({"whole": True}, "another kernel reads by another table"),
+        ({0: fourth}, "FlashAttention 4"),
+        ({0: SimpleNamespace(page_size=5)}, "rows that make no whole pages"),
+        ({1: keys.to(torch.bfloat16)}, "a pool in the query's dtype"),
+        ({1: keys.to(torch.float16)}, "a pool that is not FP8"),
+        ({4: torch.float8_e5m2}, "a query in FP8"),
+        ({4: torch.float8_e4m3fn}, "a query in the pool's dtype"),
+        ({1: keys[..., 0]}, "a pool of two dimensions"),
+        ({1: keys[..., None]}, "a pool of four dimensions"),
+        ({1: twice}, "several heads"),
+        ({1: spread}, "elements with gaps"),
+        ({2: table[0]}, "a table of one dimension"),
+        ({3: lengths[:, None]}, "lengths of two dimensions"),
+        ({3: lengths[:1]}, "a request without a length"),
+    ):
+        places = [changed.get(at, thing) for at, thing in enumerate(given)]
+        named = {name: value for name, value in changed.items() if isinstance(name, str)}
+        assert module.pages(*places, **named) is places[1], what
+    off = load(switch="off")
+    assert off.pages(*given) is keys
+    module._on_host = lambda tensor: False
+    assert module.pages(*given) is keys, "a GPU without Triton"
+
+
+def check_pages_debug(load: Load) -> None:
+    """``debug`` names the page where a conversion differs from the whole cast."""
+    module = load(switch="debug")
+    module._capturing = lambda: False
+    owner, keys = paged()
+    given = (owner, keys, table_of((7, 2), (3,)), ints(8, 1), torch.bfloat16)
+    module.pages(*given)
+    right = module._convert_pages_torch
+
+    def wrong(pool: Any, table: Any, lengths: Any, out: Any, size: int) -> None:
+        right(pool, table, lengths, out, size)
+        out[13, 0, 1] += 1
+
+    module._convert_pages_torch = wrong
+    with pytest.raises(RuntimeError, match="page 3 of 4 tokens differs from the whole cast"):
+        module.pages(*given)
+    module._capturing = lambda: True
+    module.pages(*given)
+
+
+def check_pages_in_the_log(load: Load) -> None:
+    """One line in the log when patched code first runs, none after it."""
+    module = load()
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    module.logger = logging.Logger("heard", logging.INFO)
+    module.logger.addHandler(handler)
+    owner, keys = paged()
+    for _ in range(2):
+        module.pages(owner, keys, table_of((7,)), ints(1), torch.bfloat16)
+    assert len(lines) == 1
+    assert "first mode pages" in lines[0]
+
+
+def check_models_without_latent_attention(load: Load) -> None:
+    """A backend that serves both kinds of models is made with a model that has no latent keys."""
+    module = load()
+    made = SimpleNamespace()
+    module.attach(made, SimpleNamespace(model_config=SimpleNamespace(), dtype=torch.bfloat16))
+    assert made._kv_gather_pool is None
+    assert module.writer(made, "method") == "method"
+
+
 def check_switch(load: Load) -> None:
     """A switch that is none of the three words is refused at import."""
     assert load(switch=" Debug ").SWITCH == "debug"

@@ -18,7 +18,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_companion import COMPANION, WIDTH, backend, ints, wrapper  # noqa: E402
+from test_companion import (  # noqa: E402
+    COMPANION,
+    NO_PAGE,
+    WIDTH,
+    backend,
+    ints,
+    table_of,
+    wrapper,
+)
 
 from rewriter.probes.equivalence.loading import load_companion  # noqa: E402
 from rewriter.probes.equivalence.tensors import same_bits  # noqa: E402
@@ -188,6 +196,113 @@ def check_addresses_beyond_two_to_the_31(module: ModuleType) -> None:
         module.convert(keys, ints(last, 0), ints(2), spread, scatter=True)
         assert same_bits(spread[last:], want)
         assert not spread[:10].count_nonzero()
+
+
+def pages_agree(
+    module: ModuleType, pool: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, size: int
+) -> bool:
+    """Return whether the kernel for pages does what torch does, into memory full of sevens."""
+    outs = [torch.full(pool.shape, 7.0, dtype=torch.bfloat16) for _ in range(2)]
+    module._convert_pages_fused(pool, table, lengths, outs[0], size)
+    module._convert_pages_torch(pool, table, lengths, outs[1], size)
+    return same_bits(*outs)
+
+
+def random_table(lengths: tuple[int, ...], pages: int, size: int) -> torch.Tensor:
+    """Return random pages for requests of these lengths, with no pages behind them."""
+    drawn = torch.Generator().manual_seed(len(lengths) + size)
+    used = [-(-length // size) for length in lengths]
+    rows = [torch.randint(pages, (count,), generator=drawn).tolist() for count in used]
+    return table_of(*(tuple(row) for row in rows))
+
+
+MIXTURES = {
+    "one": (130,), "one, empty": (0,), "one of one": (1,), "three": (257, 0, 5),
+    "none but the last": (0, 0, 0, 700), "seven": (64, 128, 16, 1, 0, 5, 999),
+    "sixty-four": tuple((37 * i * i) % 23 for i in range(64)),
+}  # fmt: skip
+
+
+def check_pages(module: ModuleType) -> None:
+    """Every page size and mixture of lengths, on one program and on several."""
+    for size in (1, 16, 64, 128):
+        pool = every_byte(torch.float8_e4m3fn, 2048, 24)
+        for lengths in MIXTURES.values():
+            table = random_table(lengths, len(pool) // size, size)
+            for programs in (1, 3, 8) if size == 16 else (3,):
+                module._PROGRAMS_PER_SM = programs
+                assert pages_agree(module, pool, table, ints(*lengths), size), (size, lengths)
+
+
+def check_pages_of_formats_and_widths(module: ModuleType) -> None:
+    """All formats; 512 + 64 elements, and widths that are no power of two; strided layers."""
+    table = random_table((20, 3), 5, 16)
+    for dtype in FORMATS:
+        for width in (576, 40, 17):
+            layers = torch.arange(80 * 2 * width).to(torch.uint8).view(80, 2, 1, width)
+            for pool in (layers[:, 1].view(dtype), every_byte(dtype, 80, width)):
+                assert pages_agree(module, pool, table, ints(20, 3), 16), (dtype, width)
+
+
+def check_pages_behind(module: ModuleType) -> None:
+    """Entries behind a length are not read, columns that are not there neither."""
+    pool = every_byte(torch.float8_e4m3fn, 64, 24)
+    table = table_of((5,), (9, 2), columns=2)
+    assert pages_agree(module, pool, table, ints(4, 5), 4)
+    assert pages_agree(module, pool, table_of((5,), (9,), columns=1), ints(99, 4), 4)
+    assert pages_agree(module, pool, table_of((5,), columns=1), ints(99), 4)
+
+
+def check_pages_whole(module: ModuleType) -> None:
+    """As many rows as the pool, or more: the pool once, in order."""
+    pool = every_byte(torch.float8_e4m3fn, 64, 24)
+    for lengths in ((64,), (999,), (32, 32), (60, 60, 1), (40, 24, 0)):
+        table = random_table(tuple(min(n, 64) for n in lengths), 16, 4)
+        table = torch.where(table == NO_PAGE, 0, table)
+        assert pages_agree(module, pool, table, ints(*lengths), 4), lengths
+
+
+def check_pages_that_are_none(module: ModuleType) -> None:
+    """An entry in use that is no page is not followed: page 0 is converted in its place."""
+    pool = every_byte(torch.float8_e4m3fn, 64, 24)
+    out = torch.full(pool.shape, 7.0, dtype=torch.bfloat16)
+    table = table_of((5, -1), (NO_PAGE, 16))
+    module._convert_pages_fused(pool, table, ints(8, 5), out, 4)
+    expected = torch.full_like(out, 7.0)
+    for page in (0, 5):
+        rows = slice(4 * page, 4 * page + 4)
+        expected[rows] = pool[rows].to(torch.bfloat16)
+    assert same_bits(out, expected)
+
+
+def check_pages_of_more_than_two_to_the_32(module: ModuleType) -> None:
+    """Requests that share pages list 2 ** 32 rows in all: more than the pool has."""
+    pool = every_byte(torch.float8_e4m3fn, 64, 24)
+    table = torch.zeros(1, 1, dtype=torch.int32).expand(4096, 2**20)
+    lengths = torch.full((4096,), 2**20, dtype=torch.int32)
+    out = torch.full(pool.shape, 7.0, dtype=torch.bfloat16)
+    module._convert_pages_fused(pool, table, lengths, out, 1)
+    assert same_bits(out, pool.to(torch.bfloat16))
+
+
+def check_page_addresses_beyond_two_to_the_31(module: ModuleType) -> None:
+    """Source and target pages beyond 2 ** 31 elements, in files without content."""
+    width, size = 576, 64
+    rows = -(-(2**31 // width + 3) // size) * size
+    with tempfile.TemporaryDirectory() as directory:
+
+        def sparse(name: str, dtype: torch.dtype) -> torch.Tensor:
+            path = str(Path(directory, name))
+            whole = torch.from_file(path, shared=True, size=rows * width, dtype=dtype)
+            return whole.view(rows, 1, width)
+
+        pool = sparse("pool", torch.uint8)
+        pool[-size:, 0] = torch.arange(width).to(torch.uint8) % 120
+        keys, out = pool.view(torch.float8_e4m3fn), sparse("out", torch.bfloat16)
+        table = table_of((rows // size - 1,), (rows // size - 1,))
+        module._convert_pages_fused(keys, table, ints(3, 5), out, size)
+        assert same_bits(out[-size:], keys[-size:].to(torch.bfloat16))
+        assert not out[:10].count_nonzero()
 
 
 def check_wrappers(module: ModuleType) -> None:

@@ -27,6 +27,7 @@ from equivalence_sources import COMPANION, Releases, sources
 from rewriter.probes.equivalence.attention import BatchMLAPagedAttentionWrapper
 from rewriter.probes.equivalence.loading import load_companion
 from rewriter.probes.equivalence.modes import SCENARIOS
+from rewriter.probes.equivalence.paged_modes import PAGED_SCENARIOS
 from rewriter.probes.equivalence.verifying import examine
 
 OLD, NEW = "0.5.5.post3", "0.5.22"
@@ -164,6 +165,49 @@ MUTATIONS = (
          "companion: writer"),
     _one("a plan with another mode ends the last one", "if planned.mode is Mode.SCATTER and shared",
          "if shared", "companion: replan"),
+    # pages
+    _one("off is the original (pages)", ' or SWITCH == "off":\n        return pool', ":\n"
+         "        return pool", "companion: pages left alone"),
+    _one("another kernel's table is not this one's", "if whole or pool.dtype == dtype",
+         "if pool.dtype == dtype", "companion: pages left alone"),
+    _one("FlashAttention 4 gets the pool", 'getattr(backend, "fa_impl_ver", 3) != 3 or ', "",
+         "companion: pages left alone"),
+    _one("a GPU without Triton gets the pool", " or not (_fused(pool) or _on_host(pool))", "",
+         "companion: pages left alone"),
+    *(
+        _one(f"layouts for pages: {condition}", f"        and {condition}\n", "",
+             "companion: pages left alone")
+        for condition in (
+            "dtype in (torch.bfloat16, torch.float16, torch.float32)", "pool.dim() == 3",
+            "pool.shape[1] == 1", "pool.stride(2) == 1", "pool.shape[0] % size == 0",
+            "table.dim() == 2", "lengths.dim() == 1", "table.shape[0] == lengths.shape[0]",
+        )
+    ),
+    _one("pages keep nothing", "    out = torch.empty(pool.shape, dtype=dtype, device=pool.device)"
+         "\n    if page_table", "    out = _buffers.setdefault(pool.shape, torch.empty(pool.shape, "
+         "dtype=dtype))\n    if page_table", "companion: pages"),
+    _one("pages of the model's dtype", "out = torch.empty(pool.shape, dtype=dtype, device",
+         "out = torch.empty(pool.shape, dtype=torch.float32, device",
+         "companion: pages of a short table"),
+    _one("no pages, no launch", "if page_table.numel() > 0:", "if True:", "companion: pages empty"),
+    _one("debug compares pages", 'if SWITCH == "debug":\n            _compare_pages',
+         "if False:\n            _compare_pages", "companion: pages debug"),
+    _one("debug compares outside of captures", "    if _capturing():\n        return\n", "",
+         "companion: pages debug"),
+    _one("one line in the log (pages)", '    if not _told:\n        _tell("pages", pool)',
+         '    _tell("pages", pool)', "companion: pages in the log"),
+    _one("models without latent attention", "    if rank is None or rope is None:\n"
+         "        return", "    if False:\n        return",
+         "companion: models without latent attention"),
+    _one("a page begun is in use", "used = -(-lengths.clamp(min=0) // size)",
+         "used = lengths.clamp(min=0) // size", "mode: decode, CUDA graphs, pages of 16"),
+    _one("entries behind a length are none", "device=table.device) < used[:, None]",
+         "device=table.device) <= used[:, None]", "mode: extend with prefixes, pages of 16"),
+    _one("at most the pool (pages)", "if listed.shape[0] * size >= pool.shape[0]:", "if False:",
+         "companion: pages whole"),
+    _one("each page at its own place", "    out.view(-1, size, 1, pool.shape[2])[listed] = part",
+         "    out.view(-1, size, 1, pool.shape[2])[: len(listed)] = part",
+         "mode: target verify, pages of 16"),
     # the kernels
     _one("64-bit source addresses", "source = row.to(tl.int64) * pool_stride",
          "source = row * pool_stride", "kernel: addresses beyond two to the 31"),
@@ -182,6 +226,30 @@ MUTATIONS = (
     _one("row numbers go along", "            row = next_row\n", "", "kernel: few programs"),
     _one("each row at its own place (kernel)", "            if SCATTER:\n                target",
          "            if not SCATTER:\n                target", "kernel: counts"),
+    _one("a page begun is in use (kernel)", "(tl.maximum(length, 0) + PAGE - 1) // PAGE",
+         "tl.maximum(length, 0) // PAGE", "kernel: pages behind"),
+    _one("no columns behind the table", "// PAGE, columns).to", "// PAGE, 99).to",
+         "kernel: pages behind"),
+    _one("at most the pool (kernel for pages)", "    whole = rows >= pool_rows",
+         "    whole = rows > 8 * pool_rows", "kernel: pages whole"),
+    _one("rows are summed in 64 bits", "rows = tl.sum(used.to(tl.int64))", "rows = tl.sum(used)",
+         "kernel: pages of more than two to the 32"),
+    _one("64-bit page addresses", "tl.where(known, page, 0).to(tl.int64)",
+         "tl.where(known, page, 0)", "kernel: page addresses beyond two to the 31"),
+    _one("pages may be strided", "source = row * pool_stride + column",
+         "source = row * WIDTH + column", "kernel: pages of formats and widths"),
+    _one("an entry that is no page is not followed", "known = (page >= 0) & (page < pool_rows // "
+         "PAGE)", "known = page < pool_rows", "kernel: pages that are none"),
+    _one("rows of a page", "* PAGE + place % PAGE", "* PAGE", "kernel: pages behind"),
+    _one("programs share all rows", "position = tl.program_id(0) * share",
+         "position = tl.program_id(0) * (share + GRAIN)", "kernel: pages of formats and widths"),
+    _one("one request ends where the next begins", "                first = last\n",
+         "                first = last + 1\n", "kernel: pages behind"),
+    _one("each request by its own row of the table", "                entries = table + at",
+         "                entries = table + 0 * at", "kernel: pages behind"),
+    _one("entries go along", "                page = next_page\n", "", "kernel: pages"),
+    _one("a share ends", "                live = (chunk < limit)[:, None]\n",
+         "                live = (chunk >= 0)[:, None]\n", "kernel: pages behind"),
     _one("NaN of e4m3fn", "(bits & 0x7F) == 0x7F, float", "(bits & 0xFF) == 0x7F, float",
          "kernel: every byte"),
     _one("NaN of e4m3fnuz", "tl.where(bits == 0x80, float", "tl.where(bits == 0x7F, float",
@@ -204,8 +272,10 @@ MUTATIONS = (
 def by_mode(broken: Mutation, release: Releases) -> str:
     """Run a mode of ``verify`` with a broken companion; return what it says is wrong."""
     name = broken.check.removeprefix("mode: ")
-    scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
-    both = sources(release, broken.release)
+    every = [*SCENARIOS, *PAGED_SCENARIOS]
+    scenario = next(scenario for scenario in every if scenario.name == name)
+    codemod = "fa3_kv_gather" if scenario in PAGED_SCENARIOS else "mla_kv_gather"
+    both = sources(release, broken.release, codemod)
     row = examine(scenario, both.original, both.patched, broken.companion())
     assert row.state in ("equal", "untouched", "differs"), row
     return row.detail if row.state == "differs" else ""
