@@ -48,6 +48,11 @@ def knows(name: str) -> bool:
     return name in names() or name in plugins.installed()
 
 
+def plugin(name: str) -> plugins.Plugin | None:
+    """Return the plug-in that a loaded codemod came with; None for our own."""
+    return plugins.installed().get(name) if name in _asked else None
+
+
 @cache
 def load(name: str) -> Codemod:
     """Import a codemod and check what it declares.
@@ -62,6 +67,9 @@ def load(name: str) -> Codemod:
     if plugin is None:
         known = ", ".join([*_ours(), *sorted(plugins.installed())])
         raise CatalogError(f"no codemod is called {name!r}; known: {known}")
+    from rewriter.rehearsal import rehearse
+
+    rehearse(plugin)
     path = plugins.place(plugin)
     codemod = _loaded(name, plugin.module, path, path.parent)
     beside = str(path.parent)

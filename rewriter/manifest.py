@@ -161,12 +161,13 @@ def load(path: Path) -> Manifest | None:
     Raises:
         TargetError: what is there cannot be read, is none of ours, or points outside the package.
     """
-    try:
-        raw = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    from rewriter.targets.disk import read_file
+
+    raw = read_file(path)
+    if raw is None:
+        if path.is_dir():
+            raise TargetError(f"{path}: cannot be read: Is a directory")
         return None
-    except OSError as error:
-        raise TargetError(f"{path}: cannot be read: {error.strerror or error}") from error
     try:
         return parse(raw)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -6,8 +6,10 @@ imported when the command line, the configuration or a target's record names it,
 
 from __future__ import annotations
 
-import importlib.util
+import sys
+from collections.abc import Sequence
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,16 +68,23 @@ def _is_module(name: str) -> bool:
 
 @cache
 def place(plugin: Plugin) -> Path:
-    """Return the file of a plug-in's codemod; packages around it are imported, itself it is not.
+    """Return the file of a plug-in's codemod; neither it nor a package around it is imported.
 
     Raises:
         CatalogError: there is no such module.
     """
-    try:
-        spec = importlib.util.find_spec(plugin.module)
-    except Exception as error:  # the packages around it are anybody's code
-        reason = f"{type(error).__name__}: {error}"
-        raise CatalogError(f"{plugin.package}: {plugin.module}: {reason}") from error
+    spec: ModuleSpec | None = None
+    path: Sequence[str] | None = None
+    parts = plugin.module.split(".")
+    for depth in range(len(parts)):
+        name = ".".join(parts[: depth + 1])
+        finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+        specs = (find(name, path) for find in finders if find is not None)
+        spec = next((found for found in specs if found is not None), None)
+        path = spec.submodule_search_locations if spec is not None else None
+        if spec is None or (path is None and depth < len(parts) - 1):
+            spec = None
+            break
     if spec is None or spec.origin is None or not spec.has_location:
         raise CatalogError(f"{plugin.package}: there is no module {plugin.module}")
     return Path(spec.origin)

@@ -50,6 +50,10 @@ class Session:
             return kept
         from rewriter.judge import judge
 
+        if (plugin := catalog.plugin(codemod.name)) is not None:
+            from rewriter.rehearsal import rehearse
+
+            rehearse(plugin, raws, self.target.version)
         made = judge(codemod, raws.get, self.target.version, force_version=self.force_version)
         verdicts.save(name, made)
         return made

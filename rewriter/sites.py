@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rewriter.codemod import Drift, Match, Site, Upstream
 from rewriter.definition import IMPORTS, Definition
 from rewriter.edits import TextEdit, edits_of
+from rewriter.errors import CatalogError
 from rewriter.model import Nearest, State
 from rewriter.names import amiss, bound_again, imported, needs, taken
 from rewriter.source import Source
@@ -133,6 +134,8 @@ def _always_runs(site: Site, definition: Definition, match: Match) -> None:
 def _matches(site: Site, definition: Definition) -> list[Match] | Place:
     if callable(site.find):
         found = list(site.find(definition))
+        for match in found:
+            _check_match(site, definition, match)
         if not found and (site.optional or site.one_of):
             return []
         if not found or (site.count is not None and len(found) != site.count):
@@ -156,6 +159,29 @@ def _matches(site: Site, definition: Definition) -> list[Match] | Place:
     where = ", ".join(map(str, lines))
     wanted = site.count or "one form"
     raise Drift(f"expected {wanted} of {looked}, found {len(lines)}: lines {where}")
+
+
+def _check_match(site: Site, definition: Definition, match: object) -> None:
+    """Refuse what a finder must not return: it could not be edited, or not only there.
+
+    Raises:
+        CatalogError: the finder's author has to mend it.
+    """
+    import ast
+
+    where = f"the finder of the {site.kind} site in {site.within}"
+    if not isinstance(match, Match):
+        raise CatalogError(f"{where} returned {match!r}; expected a Match")
+    if match.node not in definition.parents:
+        raise CatalogError(f"{where} returned a node that is not one of the definition")
+    for argument in match.arguments:
+        try:
+            call = ast.parse(f"f({argument})", mode="eval").body
+        except (SyntaxError, ValueError, TypeError):
+            call = None
+        given = [*call.args, *call.keywords] if isinstance(call, ast.Call) else []
+        if len(given) != 1 or "\n" in argument:
+            raise CatalogError(f"{where} returned {argument!r}; expected the code of one argument")
 
 
 def _no_definition(site: Site, source: Source, definitions: list[Definition]) -> Place:

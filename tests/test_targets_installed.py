@@ -277,10 +277,10 @@ def test_messages_for_a_file(
     assert "expected a regular file" in refused(lambda: target.read("sglang/pipe.py"))
     assert list(target.files()) == sorted(FILES)
 
-    def denied(self: Path) -> bytes:
+    def denied(*arguments: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr(os, "open", denied)
     message = refused(lambda: target.read("sglang/version.py"))
     assert message == f"{folder}/version.py: cannot be read: Permission denied"
 

@@ -63,22 +63,49 @@ def read_bytes(root: Path, path: str) -> bytes | None:
             link, a device.
     """
     file = root / path
+    raw = read_file(file)
+    if raw is None and file.is_symlink():
+        raise TargetError(
+            f"{file}: a link whose target {os.fspath(file.readlink())!r} does not exist; "
+            "reinstall the package or mend the link"
+        )
+    return raw
+
+
+LARGEST = 64 * 2**20
+"""Bytes of a file that is read whole; nothing of sglang, nor of ours, comes near."""
+
+
+def read_file(file: Path) -> bytes | None:
+    """Read one regular file whole, following links; None where there is none, or a directory.
+
+    Never waits, as opening a pipe does, and never reads what has no end.
+
+    Raises:
+        TargetError: it is there and cannot be read, is no regular file, or is too large.
+    """
     try:
-        mode = file.stat().st_mode
-        if stat.S_ISDIR(mode):
-            return None
-        if not stat.S_ISREG(mode):
-            raise TargetError(f"{file}: expected a regular file, found a device, socket or pipe")
-        return file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        if file.is_symlink():
-            raise TargetError(
-                f"{file}: a link whose target {os.fspath(file.readlink())!r} does not exist; "
-                "reinstall the package or mend the link"
-            ) from None
+        _check_kind(file, file.stat())  # some devices act when they are opened
+        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as opened:
+            _check_kind(file, os.fstat(descriptor))  # it may be another by now
+            return opened.read(LARGEST)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
         raise TargetError(f"{file}: cannot be read: {error.strerror or error}") from error
+
+
+def _check_kind(file: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError
+    if not stat.S_ISREG(status.st_mode):
+        raise TargetError(f"{file}: expected a regular file, found a device, socket or pipe")
+    if status.st_size > LARGEST:
+        raise TargetError(
+            f"{file}: {status.st_size} bytes; more than {LARGEST} are not read: is it the "
+            "right file?"
+        )
 
 
 def entries(directory: Path) -> list[Path]:

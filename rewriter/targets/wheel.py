@@ -22,6 +22,10 @@ LIMIT = 64 * 1024 * 1024
 """Largest entry that is read, in bytes: more than any file of sglang, less than a zip bomb."""
 
 
+MOST = 100_000
+"""Entries of a wheel; sglang's have some 3,000."""
+
+
 class DamagedWheel(TargetError):
     """A wheel's bytes are not what its maker wrote; fetching it again may help."""
 
@@ -136,6 +140,11 @@ def _open(path: Path) -> ZipFile:
     """Open a zip file, or say what is there instead."""
     from zipfile import BadZipFile, ZipFile
 
+    try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # opening a pipe waits
+            raise TargetError(f"{path}: expected a wheel (a zip file), found something else")
+    except OSError as error:
+        raise TargetError(f"{path}: cannot be read: {error.strerror or error}") from error
     if path.name.endswith((".tar.gz", ".tar.bz2")):
         raise TargetError(f"{path}: expected a wheel, found a source distribution")
     try:
@@ -149,8 +158,18 @@ def _open(path: Path) -> ZipFile:
 def _safe(path: Path, archive: ZipFile) -> list[ZipInfo]:
     """Return the entries after refusing those that an installer must refuse."""
     entries = archive.infolist()
+    if len(entries) > MOST:
+        archive.close()
+        raise TargetError(
+            f"{path}: {len(entries)} entries; a wheel of {PACKAGE} has less than {MOST}"
+        )
+    seen: set[str] = set()
     for info in entries:
         name = info.filename
+        if name in seen:
+            archive.close()
+            raise TargetError(f"{path}: entry {name!r} is in it twice; refused")
+        seen.add(name)
         if name.startswith("/") or "\\" in name or ".." in name.split("/"):
             archive.close()
             raise TargetError(f"{path}: entry {name!r} leaves the wheel; refused")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from rewriter import __version__
 from rewriter.errors import TargetError
-from rewriter.targets.disk import PACKAGE
+from rewriter.targets.disk import PACKAGE, read_file
 from rewriter.targets.home import Home
 from rewriter.transaction.folder import Content
 
@@ -155,20 +155,18 @@ def read(home: Home) -> Journal | None:
     Raises:
         TargetError: there is something else under its name.
     """
-    try:
-        raw = home.journal_path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    raw = read_file(home.journal_path)
+    if raw is None:
+        if home.journal_path.is_dir():
+            raise TargetError(f"{home.journal_path}: cannot be read: Is a directory")
         return None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TargetError(f"{home.journal_path}: cannot be read: {reason}") from error
     return parse(raw, home.journal_path)
 
 
 def is_alive(home: Home) -> bool:
     """Tell whether the run that wrote the journal still goes on."""
     try:
-        descriptor = os.open(home.journal_path, os.O_RDONLY)
+        descriptor = os.open(home.journal_path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return False
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,7 @@ def exclusive(home: Home) -> Iterator[None]:
 
     def take() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _check_own(path)
         lock.acquire()
 
     try:
@@ -70,6 +72,32 @@ def exclusive(home: Home) -> Iterator[None]:
             yield
     finally:
         lock.release()
+
+
+def _check_own(lock: Path) -> None:
+    """Refuse a lock that somebody else could have put there: taking it empties what it leads to.
+
+    Raises:
+        RefusedError: it, or its directory, is a link, another user's, or open to everybody.
+    """
+    folder = lock.parent
+    for place, kind in ((folder.parent, None), (folder, stat.S_IFDIR), (lock, stat.S_IFREG)):
+        try:  # the user's own state directory may be a link
+            status = place.stat() if kind is None else place.lstat()
+        except FileNotFoundError:
+            continue
+        reason = ""
+        if kind is not None and stat.S_IFMT(status.st_mode) != kind:
+            reason = "is a link, or something else than it should be"
+        elif status.st_uid not in (os.geteuid(), 0):
+            reason = f"belongs to another user (id {status.st_uid})"
+        elif status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            reason = "can be written by everybody"
+        if reason:
+            raise RefusedError(
+                f"{place}: {reason}, so a lock there proves nothing; nothing was written. Set "
+                f"{VARIABLE} to a directory of your own"
+            )
 
 
 @contextmanager
