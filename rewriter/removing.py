@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rewriter import catalog
 from rewriter.carried import file_of
 from rewriter.codemod import Codemod
-from rewriter.errors import Interrupted, RefusedError, TargetError
+from rewriter.errors import CatalogError, Interrupted, RefusedError, TargetError
 from rewriter.installing import applied, carry_out, left_over, staying, steady
 from rewriter.leftovers import Leftover
 from rewriter.model import Verdict
@@ -154,4 +154,12 @@ def _on_record(name: str, held: Mapping[str, Held]) -> str:
     """Return what the record calls it: a patch may be named by its file alone."""
     if name in held or catalog.knows(name):
         return name
-    return named(name, [one.name for one in held.values() if one.carried is not None]) or name
+    patches = [one.name for one in held.values() if one.carried is not None]
+    found = named(name, patches)
+    if found is None:
+        there = ", ".join(patches) or "none"
+        raise CatalogError(
+            f"neither a codemod nor a patch on record here is called {name!r}; patches: {there}; "
+            f"codemods: {', '.join(catalog.names())}"
+        )
+    return found
