@@ -163,9 +163,10 @@ def _virtual_environment(place: Path) -> Path:
     (packages / "running.pth").write_text(f"import site; {known}\n", encoding="utf-8")
     home = Path(sys.executable).resolve().parent
     (place / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
-    python = place / "bin" / "python"
+    python = place / "bin" / f"python3.{sys.version_info[1]}"
     python.parent.mkdir()
-    python.symlink_to(Path(sys.executable).resolve())
+    for each in (python, python.with_name("python"), python.with_name("python3")):
+        each.symlink_to(Path(sys.executable).resolve())
     for name, module in (("rewriter", "rewriter"), ("pip", "pip"), ("pytest", "pytest")):
         script = python.parent / name
         script.write_text(f'#!/bin/sh\nexec "{python}" -m {module} "$@"\n', encoding="utf-8")

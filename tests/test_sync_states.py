@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -133,7 +133,8 @@ class Actor:
         for place in [*top.rglob("REWRITER.json"), *top.rglob("manifest.json")]:
             place.unlink()
             if place.parent.name == ".rewriter":
-                place.parent.rmdir()  # a run removes it where it is empty
+                with suppress(OSError):  # there is a journal as well
+                    place.parent.rmdir()  # as a run does where it is empty
 
     def leave(self, *_: object) -> None:
         """Leave a copy of a companion where an older version of the tool would have had it."""
