@@ -14,7 +14,7 @@ import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -47,6 +47,31 @@ def carried(case: Case) -> bytes | None:
     if found.conflicts:
         return None
     return next((c.after for c in found.changes if c.path == case.file), case.b)
+
+
+class _Ported:
+    """The newer release with the maintainers' own port in it."""
+
+    writable = False
+
+    def __init__(self, case: Case) -> None:
+        self._case, self._target = case, case.ends()[1]
+        self.kind, self.location = self._target.kind, self._target.location
+        self.version, self.diff_prefix = self._target.version, self._target.diff_prefix
+
+    def read(self, path: str) -> bytes | None:
+        return self._case.truth if path == self._case.file else self._target.read(path)
+
+    def files(self, under: str = "sglang") -> Iterator[str]:
+        return self._target.files(under)
+
+
+def again(case: Case) -> str:
+    """Return what becomes of a patch where its own port is in already."""
+    found = carry([("patch", case.patch)], case.ends()[0], _Ported(case))
+    if found.conflicts:
+        return "refused"
+    return "changed" if found.changes else "already upstream"
 
 
 WAYS: dict[str, Callable[[Case], bytes | None]] = {
@@ -118,6 +143,7 @@ def measured(found: Iterable[Case], *, listed: bool) -> int:
     table: dict[tuple[bool, str], Counter[str]] = {}
     spent = 0
     total: Counter[bool] = Counter()
+    contained: Counter[tuple[bool, str]] = Counter()
     for case in found:
         total[case.same] += 1
         told = []
@@ -128,6 +154,7 @@ def measured(found: Iterable[Case], *, listed: bool) -> int:
             judged = verdict(case, made)
             table.setdefault((case.same, way), Counter())[judged] += 1
             told.append(f"{way}: {judged}")
+        contained[case.same, again(case)] += 1
         if listed:
             print(f"{'same   ' if case.same else 'changed'} {case.name}: {', '.join(told)}")
     for same, title in ((True, "the patch's own lines are the same"), (False, "also changed")):
@@ -136,6 +163,11 @@ def measured(found: Iterable[Case], *, listed: bool) -> int:
         for way in WAYS:
             counts = table.get((same, way), Counter())
             print(f"| {way} | " + " | ".join(str(counts[v]) for v in VERDICTS) + " |")
+    for same, title in ((True, "with the same lines"), (False, "with other lines")):
+        told = [
+            f"{contained[same, kind]} {kind}" for kind in ("already upstream", "refused", "changed")
+        ]
+        print(f"\nonto its own port, {title}: {', '.join(told)}")
     print(f"\ncarry: {spent / 1000:.1f} s of CPU time for {total.total()} files, each alone")
     return spent
 

@@ -103,7 +103,9 @@ class Gaps:
         for block in blocks.values():
             fresh = [u for u in block.units if u.nodes and self.mapping.fresh(u)]
             for start in range(len(fresh) - len(keys) + 1):
-                if [u.key for u in fresh[start : start + len(keys)]] == keys:
+                there = [u.key for u in fresh[start : start + len(keys)]]
+                # the order of definitions and fields that are all new changes no line of them
+                if there == keys or (block.kind != "code" and sorted(there) == sorted(keys)):
                     return fresh[start]
         return None
 

@@ -57,6 +57,11 @@ class Inside:
     ) -> None:  # fmt: skip
         ending = newline(units[2].source)
         text = inline.merged(base.tokens, ours.tokens, theirs.tokens, ending)
+        whole = isinstance(ours, Unit) and isinstance(theirs, Unit)
+        if text is None and whole and inline.reordered(units[1], units[2]):
+            why = "with its keyword arguments in another order"
+            self.ledger.say(Fate.UPSTREAM, *units, why, old=old, new=new)
+            return
         if text is None:
             reason = "upstream changed the same part of the statement"
             self.ledger.conflict(*units, reason, old=old, new=new)
