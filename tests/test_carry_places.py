@@ -195,3 +195,34 @@ def test_the_new_name_that_the_patch_uses_itself_is_not_taken() -> None:
     theirs = LOOP.replace("total", "amount")
     found = place(LOOP, ours, theirs)
     assert found.conflicts
+
+
+# --- definitions that went elsewhere ---------------------------------------------------------
+
+SHAPES = """
+    def area(shape):
+        width = shape[0]
+        height = shape[1]
+        return width * height
+
+
+    def name(shape):
+        return str(shape)
+"""
+
+
+def test_a_function_that_upstream_renamed() -> None:
+    ours = edited("shape[1]", "shape[-1]", SHAPES)
+    theirs = edited("def area", "def surface", SHAPES)
+    found = place(SHAPES, ours, theirs)
+    assert not found.conflicts, reasons(found)
+    assert text(found) == code(edited("shape[1]", "shape[-1]", theirs))
+
+
+def test_a_function_that_two_others_may_be() -> None:
+    ours = edited("shape[1]", "shape[-1]", SHAPES)
+    theirs = edited("def area", "def surface", SHAPES)
+    again = code(SHAPES).split("\n\n\n")[0].replace("def area", "def extent")
+    found = place(SHAPES, ours, code(theirs) + "\n\n" + again)
+    assert found.conflicts
+    assert "upstream has no such statement any more" in reasons(found)
