@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 from conftest import Git
 from fake_sglang import installed_files
+from faults import KILL, watched
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from installing import (
@@ -30,7 +31,6 @@ from installing import (
     tree,
 )
 from test_sync import NAMES, configure
-from test_transaction import killed_at
 
 from rewriter.targets.overlay import START
 
@@ -105,11 +105,11 @@ class Actor:
         rewriter("sync", *self.on.options)
 
     def kill(self, name: str, number: int) -> None:
-        """Kill a run at one of its steps."""
+        """Kill a run at one of its system calls."""
         verb = ("apply", "revert", "sync")[number % 3]
         configure(name) if verb == "sync" else None
         words = () if verb == "sync" else (name,)
-        killed_at(number, verb, *words, *self.on.options)
+        watched([self.on.place], (verb, *words, *self.on.options), {4 * number: KILL})
 
     def edit(self, *_: object) -> None:
         self._rewrite(MIXER, lambda raw: raw + b"# mine\n")
