@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from rewriter.carry.sequences import Change, changes
 from rewriter.codemod import Codemod, Site
-from rewriter.manifest import Carried, Held, Hunk, Kept
+from rewriter.errors import TargetError
+from rewriter.manifest import Carried, Held, Hunk, Kept, sha256
 from rewriter.model import SiteResult, State, Verdict
 from rewriter.pieces import pack, pieces, restored, unpack
 
@@ -47,8 +48,12 @@ class CarriedPatch(Codemod):
 
     @cached_property
     def deltas(self) -> Mapping[str, Delta]:
-        """Its files without and with it."""
-        return {path: _delta(kept) for path, kept in self._kept.items()}
+        """Its files without and with it.
+
+        Raises:
+            TargetError: the record does not give them.
+        """
+        return {path: _delta(path, kept) for path, kept in self._kept.items()}
 
     def afresh(self) -> Verdict | None:
         """Return what it would be where nothing of it is; None where its file is not at hand."""
@@ -86,7 +91,8 @@ def held(
     """
     files = {
         path: Kept(
-            delta.before is None,
+            None if delta.before is None else sha256(delta.before),
+            None if delta.after is None else sha256(delta.after),
             None if delta.after is None else pack(delta.after),
             () if delta.before is None else pieces(delta.before, delta.after or b""),
         )
@@ -132,9 +138,23 @@ class Shift:
         return number + shift
 
 
-def _delta(kept: Kept) -> Delta:
-    after = None if kept.packed is None else unpack(kept.packed)
-    return Delta(None if kept.new else restored(after or b"", kept.undo), after)
+def _delta(path: str, kept: Kept) -> Delta:
+    try:
+        after = None if kept.packed is None else unpack(kept.packed)
+    except ValueError as error:
+        raise TargetError(f"{_damaged(path)}: {error}") from error
+    before = None if kept.before is None else restored(after or b"", kept.undo)
+    for raw, digest in ((before, kept.before), (after, kept.after)):
+        if raw is not None and sha256(raw) != digest:
+            raise TargetError(_damaged(path))
+    return Delta(before, after)
+
+
+def _damaged(path: str) -> str:
+    return (
+        f"{path}: the record does not give the file of a carried patch: it was damaged or edited. "
+        "Reinstall the package, or restore the files from its commit"
+    )
 
 
 # --- by lines ------------------------------------------------------------------------------

@@ -22,14 +22,20 @@ class Kept(NamedTuple):
     """One file of a carried patch: whole, because such a change is no insertion.
 
     Attributes:
-        new: whether it was not there before.
+        before, after: SHA-256 of the file without and with the patch; None where there is none.
         packed: the file with the patch; None where the patch deleted it.
         undo: makes the file without the patch of it; all of it where it was deleted.
     """
 
-    new: bool
+    before: str | None
+    after: str | None
     packed: str | None
     undo: tuple[Piece, ...] = ()
+
+    @property
+    def new(self) -> bool:
+        """Whether the patch brought the file."""
+        return self.before is None
 
 
 class Hunk(NamedTuple):
@@ -224,7 +230,7 @@ def _held_json(held: Held) -> dict[str, Any]:
             "sha256": held.carried.sha256,
             "from": held.carried.origin,
             "files": {
-                path: {"new": kept.new, "packed": kept.packed, "undo": as_json(kept.undo)}
+                path: {**kept._asdict(), "undo": as_json(kept.undo)}
                 for path, kept in held.carried.files.items()
             },
             "hunks": [list(hunk) for hunk in held.carried.hunks],
@@ -240,7 +246,7 @@ def _held(value: dict[str, Any]) -> Held:
             str(patch["sha256"]),
             str(patch["from"]),
             {_path(path): _kept(kept) for path, kept in patch["files"].items()},
-            tuple(Hunk(_path(hunk[0]), *hunk[1:]) for hunk in patch["hunks"]),
+            tuple(_hunk(*hunk) for hunk in patch["hunks"]),
         )
     return Held(
         str(value["name"]),
@@ -252,10 +258,17 @@ def _held(value: dict[str, Any]) -> Held:
 
 
 def _kept(value: dict[str, Any]) -> Kept:
-    packed = value["packed"]
-    if not isinstance(packed, (str, type(None))):
+    before, after, packed = value["before"], value["after"], value["packed"]
+    if not all(isinstance(part, (str, type(None))) for part in (before, after, packed)):
         raise ValueError("a patched file that is no packed text")
-    return Kept(bool(value["new"]), packed, of_json(value["undo"]))
+    if (after is None) != (packed is None):
+        raise ValueError("a patched file without its hash, or a hash without its file")
+    return Kept(before, after, packed, of_json(value["undo"]))
+
+
+def _hunk(file: object, kind: object, name: object, line: object, at: object, how: object) -> Hunk:
+    first, second = (None if n is None else int(str(n)) for n in (line, at))
+    return Hunk(_path(file), str(kind), str(name), first, second, str(how))
 
 
 def _file_json(entry: FileRecord) -> dict[str, Any]:

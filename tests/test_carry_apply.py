@@ -429,13 +429,39 @@ def test_a_record_that_an_upgrade_left_is_orphaned(
 
 def test_a_record_that_is_damaged(team: Team, site_packages: Path) -> None:
     rewriter(*team.apply(team.patch()), *at(site_packages))
+    first = (site_packages / MANIFEST).read_text()
+    kept = {"before": None, "after": "0" * 64, "packed": "", "undo": []}
+    for key, new in (
+        ("files", {"../x.py": kept}),
+        ("files", {MIXER: {**kept, "packed": 5}}),
+        ("files", {MIXER: {**kept, "packed": None}}),
+        ("files", {MIXER: {**kept, "packed": "eJwDAAAAAAE=", "undo": [[-1, 0, ""]]}}),
+        ("hunks", [[MIXER, "hunk 1"]]),
+        ("hunks", [["/etc/x.py", "hunk 1", "", 1, 1, ""]]),
+        ("hunks", [[MIXER, "hunk 1", "", "one", 1, ""]]),
+    ):
+        value = json.loads(first)
+        value["codemods"][0]["patch"][key] = new
+        (site_packages / MANIFEST).write_text(json.dumps(value))
+        before = tree(site_packages)
+        for verb in ("status", "revert"):
+            done = rewriter(verb, *at(site_packages))
+            assert (done.code, "it was damaged or edited" in done.err) == (2, True), new
+        assert tree(site_packages) == before
+
+
+@pytest.mark.parametrize("packed", ["eJwDAAAAAAE=", "AAAA", "%", "other"])
+def test_a_file_of_the_record_that_is_not_what_was_kept(
+    packed: str, team: Team, site_packages: Path
+) -> None:
+    rewriter(*team.apply(team.patch()), *at(site_packages))
     value = json.loads((site_packages / MANIFEST).read_text())
-    value["codemods"][0]["patch"]["files"]["../x.py"] = {"new": True, "packed": "", "undo": []}
+    files = value["codemods"][0]["patch"]["files"]
+    files[MIXER]["packed"] = files[CRLF]["packed"] if packed == "other" else packed
     (site_packages / MANIFEST).write_text(json.dumps(value))
     before = tree(site_packages)
-    for verb in ("status", "revert"):
-        done = rewriter(verb, *at(site_packages))
-        assert (done.code, "it was damaged or edited" in done.err) == (2, True)
+    done = rewriter("apply", "alpha", *at(site_packages))
+    assert (done.code, "does not give the file of a carried patch" in done.err) == (2, True)
     assert tree(site_packages) == before
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rewriter.commands.check import target_line
 from rewriter.errors import RefusedError, TargetError, UsageError
-from rewriter.targets.home import home_of
+from rewriter.targets.home import Home, home_of
 from rewriter.targets.overlay import Overlay
 
 if TYPE_CHECKING:
@@ -66,15 +66,26 @@ def afterwards(session: Session, changed: Sequence[str]) -> Iterable[str]:
         yield f"not looked at for hints: {error}"
 
 
+def _brought(home: Home, changed: Sequence[str]) -> list[str]:
+    """Return which changed files the record has as new: companions, and what patches bring."""
+    from rewriter.manifest import load
+
+    known = load(home.manifest_path)
+    files = known.files if known is not None else {}
+    return [path for path in changed if path in files and files[path].before is None]
+
+
 def _hints(session: Session, changed: Sequence[str]) -> Iterable[str]:
     home = home_of(session.target)
     if isinstance(session.target, Overlay) and session.target.table():
         place = session.target.root
         yield f"serve it: rewriter run --overlay {place} -- COMMAND, or PYTHONPATH={place} COMMAND"
     if home is not None and home.top is not None:
-        new = [p for p in changed if "/_rewriter_" in p and session.target.read(p) is not None]
+        new = _brought(home, changed)
         if new:
-            yield f"git lists the module as changed and {new[0].rpartition('/')[2]} as untracked"
+            names = ", ".join(path.rpartition("/")[2] for path in new)
+            what = "modules" if len(changed) > 2 else "module"
+            yield f"git lists the {what} as changed and {names} as untracked"
     from rewriter.processes import older_than, sentence
 
     if home is not None:
