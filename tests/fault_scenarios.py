@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import patching
 from fake_sglang import installed_files
 from installing import MIXER, MIXER_SOURCE, PACKAGE, SCALER, FakeCodemods, rewriter
 
 from rewriter.transaction import folder
 
 SITE, CLONE, OVERLAY, OUT = "site-packages", "clone", "overlay", "out"
+OLDER, PATCH = "older", "./team.patch"
 
 
 class Stage(NamedTuple):
@@ -32,7 +35,7 @@ class Stage(NamedTuple):
 
     def words(self, text: str) -> list[str]:
         """Return a command line: names of directories here stand for their paths."""
-        places = {name: str(self.work / name) for name in (SITE, CLONE, OVERLAY, OUT)}
+        places = {name: str(self.work / name) for name in (SITE, CLONE, OVERLAY, OUT, OLDER, PATCH)}
         return [places.get(word, word) for word in text.split()]
 
     def run(self, text: str) -> None:
@@ -51,6 +54,7 @@ class Scenario(NamedTuple):
         back: the command that undoes it; empty where there is none.
         at: the target, for ``status``.
         lacks: takes something from the process that some systems lack.
+        done: words of the refusal where there is nothing left to do: only a record knows a patch.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Scenario(NamedTuple):
     back: str
     at: str
     lacks: Callable[[], object] | None = None
+    done: str = ""
 
 
 def written(root: Path, contents: Mapping[str, bytes]) -> None:
@@ -152,6 +157,23 @@ def configured(stage: Stage) -> None:
     (stage.state.parent / "rewriter.toml").write_text('codemods = ["alpha", "delta"]\n')
 
 
+def with_a_patch(stage: Stage) -> None:
+    """A patch that changes, deletes and adds files, some in a new directory."""
+
+    def git(*words: str, cwd: Path) -> bytes:
+        person = ("-c", "user.name=Test", "-c", "user.email=test@example.invalid")
+        command = ["git", *person, *words]
+        return subprocess.run(command, cwd=cwd, check=True, capture_output=True).stdout
+
+    def write(root: Path, contents: Mapping[str, bytes]) -> Path:
+        written(root, contents)
+        return root
+
+    written(stage.work / SITE, installed_files("0.5.2", patching.NEWER))
+    patching.Team(stage.work, git, write).patch()
+    shutil.rmtree(stage.work / OLDER / ".git")
+
+
 # --- systems -------------------------------------------------------------------------------
 
 
@@ -171,6 +193,7 @@ _SITE, _CLONE = f"--site-packages {SITE}", f"--checkout {CLONE}"
 _OVER = f"--site-packages {SITE} --overlay {OVERLAY}"
 _ALPHA = f"apply alpha {_SITE}"
 _THREE = (_ALPHA, f"apply delta {_SITE}", f"apply beta {_SITE}")
+_CARRY = f"carry {PATCH} --from {OLDER} --apply {_SITE}"
 _OUT = f"apply alpha {_SITE} --output {OUT} --full"
 
 SCENARIOS = (
@@ -188,6 +211,10 @@ SCENARIOS = (
              f"revert alpha delta {_SITE}", _SITE),
     Scenario("linked modules: revert", after(linked, f"apply alpha delta {_SITE}"),
              f"revert alpha delta {_SITE}", f"apply alpha delta {_SITE}", _SITE),
+    Scenario("carry: a patch in", after(with_a_patch, f"apply delta {_SITE}"), _CARRY,
+             f"revert team.patch {_SITE}", _SITE, done="patches: none"),
+    Scenario("carry: a patch out", after(with_a_patch, f"apply delta {_SITE}", _CARRY),
+             f"revert team.patch {_SITE}", _CARRY, _SITE, done="patches: none"),
     Scenario("no swap, no links: apply", installed, _ALPHA, f"revert alpha {_SITE}", _SITE,
              no_swap_and_no_links),
     Scenario("no swap, no links: revert", after(installed, _ALPHA), f"revert alpha {_SITE}",
