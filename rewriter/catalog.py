@@ -138,6 +138,7 @@ def companion_version(raw: bytes) -> tuple[str, str, bool] | None:
 _DECIDING = (
     "catalog", "codemod", "declared", "definition", "edits", "engine", "flow", "judge", "marks",
     "mentions", "model", "names", "patterns", "plugins", "reaching", "sites", "source", "uses",
+    "visible",
 )  # fmt: skip
 """Modules of ours that decide what a codemod finds and writes; a test keeps the list whole."""
 

@@ -13,10 +13,12 @@ import typer
 from rewriter import __version__
 from rewriter.commands.options import Command
 from rewriter.errors import RewriterError
+from rewriter.visible import visible
 
 COMMANDS = (
-    "list", "check", "diff", "apply", "status", "revert", "pin", "matrix", "bisect", "smoke",
-    "diagnose", "advise", "bench", "verify", "run", "sync", "lock", "carry", "explain", "new",
+    "list", "check", "diff", "apply", "status", "doctor", "revert", "pin", "matrix", "bisect",
+    "smoke", "diagnose", "advise", "bench", "verify", "run", "sync", "lock", "carry", "explain",
+    "new",
 )  # fmt: skip
 """The verbs, in the order of the help; each is a module of ``rewriter.commands``."""
 
@@ -116,7 +118,7 @@ def _half_typed() -> list[str]:
 
 
 def _fail(error: RewriterError, arguments: list[str]) -> int:
-    typer.echo(f"rewriter: {error}", err=True)
+    typer.echo(f"rewriter: {visible(str(error))}", err=True)
     if "--json" in arguments:
         from rewriter.report.jsons import document
 

@@ -1,4 +1,4 @@
-"""One definition of a source file, its lines parsed by LibCST: nodes, parents, and where they stand.
+"""One definition of a source file, parsed by LibCST: nodes, parents, and where they stand.
 
 Only the lines of a definition that holds sites are parsed; everything else is never touched, so
 newlines, encoding, BOM and layout outside a site are kept by construction.

@@ -19,6 +19,7 @@ from functools import cached_property
 
 from rewriter.definition import FIELDS, IMPORTS, Definition
 from rewriter.errors import SourceError
+from rewriter.visible import visible
 
 LARGEST = 8 * 2**20
 """Bytes; no module of sglang comes near, and what does is not worth the memory to parse."""
@@ -81,8 +82,8 @@ class Source:
         return start + len(head.decode())
 
     def line_text(self, line: int) -> str:
-        """Return one line, stripped; for messages."""
-        return self.text[self.line_start(line) : self.line_start(line + 1)].strip()
+        """Return one line, stripped, with what acts on a terminal written out; for messages."""
+        return visible(self.text[self.line_start(line) : self.line_start(line + 1)].strip())
 
     def indent(self, offset: int) -> str:
         """Return the white space that the line at ``offset`` begins with."""

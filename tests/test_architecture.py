@@ -17,7 +17,7 @@ from rewriter import catalog
 ROOT = Path(__file__).parent.parent
 
 ROOMS: tuple[tuple[str, ...], ...] = (
-    ("errors", "model", "processes", "cache"),
+    ("errors", "model", "processes", "cache", "visible"),
     ("codemod", "probes", "serving", "plugins"),
     ("declared", "definition", "rehearsal"),
     ("source", "targets", "config", "pieces", "pins", "verdicts", "catalog"),
@@ -30,7 +30,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("transition", "patching"),
     ("session", "states", "layers"),
     ("installing", "matrix", "proving"),
-    ("removing", "syncing", "fleet", "reach"),
+    ("removing", "checkup", "syncing", "fleet", "reach"),
     ("locked",),
     ("report",),
     ("commands",),

@@ -112,6 +112,9 @@ def _running(session: Session) -> Sequence[Running]:
 
 def target_line(location: str, version: str | None) -> str:
     """Return the line that names a target and its version, each once."""
+    from rewriter.visible import visible
+
+    location = visible(location, keep="")
     if version is None:
         return f"{location} (version unknown)"
     return location if version in location else f"{location} (sglang {version})"

@@ -9,6 +9,7 @@ import typer
 
 from rewriter.commands.options import Codemods, ForceVersion, Json, TargetOptions, with_target
 from rewriter.model import State
+from rewriter.visible import acts, visible
 
 
 @with_target
@@ -45,8 +46,16 @@ def run(
         if verdict.state is not State.READY and not quiet:
             for line in verdict_lines(verdict, colour=colourful(sys.stderr)):
                 typer.echo(line, err=True)
-    if colourful():
-        typer.echo(diff_lines(diff.decode("utf-8", "replace"), colour=True), nl=False)
+    if any(acts(c) and c not in "\n\r\t" for c in set(diff.decode("utf-8", "replace"))):
+        if not quiet:
+            typer.echo(
+                "rewriter: the diff holds characters that act on a terminal (control, or turning "
+                "text around); there they are written out, in a file or pipe they are as they are",
+                err=True,
+            )
+    if sys.stdout.isatty():
+        shown = visible(diff.decode("utf-8", "replace"), keep="\n\r\t")
+        typer.echo(diff_lines(shown, colour=colourful()), nl=False)
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(diff)

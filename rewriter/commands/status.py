@@ -46,12 +46,12 @@ def run(
 
     target = options.resolve(None if as_json else fetching())
     force_version = force_version or config.load().force_version
-    session = Session(target, _chosen(codemods, target), force_version)
+    session = Session(target, chosen(codemods, target), force_version)
     survey = states.survey(session, lenient=True)
     if only_digest or expect is not None:
         raise typer.Exit(_tell_digest(session, survey, expect, as_json))
     proofs = {s.verdict.codemod: proof_of(session, survey, s) for s in survey.standings}
-    left = _left(session, survey)
+    left = left_over(session, survey)
     if as_json:
         _print_json(session, survey, proofs, left)
         return
@@ -89,7 +89,7 @@ def _tell_digest(session: Session, survey: Survey, expect: str | None, as_json: 
     return code
 
 
-def _chosen(names: list[str] | None, target: Target) -> list[Codemod]:
+def chosen(names: list[str] | None, target: Target) -> list[Codemod]:
     """Return the named codemods; else all that there are, and those that the record alone knows."""
     from rewriter import catalog, config
     from rewriter.forgotten import Forgotten
@@ -117,7 +117,7 @@ def _chosen(names: list[str] | None, target: Target) -> list[Codemod]:
     return [*forgotten, *every]
 
 
-def _left(session: Session, survey: Survey) -> list[Leftover]:
+def left_over(session: Session, survey: Survey) -> list[Leftover]:
     """Return the files of ours that no codemod uses, whichever codemods were named."""
     from rewriter import states
     from rewriter.leftovers import leftovers
@@ -125,7 +125,7 @@ def _left(session: Session, survey: Survey) -> list[Leftover]:
 
     if survey.home is None or survey.journal is not None:
         return []
-    every = Session(session.target, _chosen(None, session.target), session.force_version)
+    every = Session(session.target, chosen(None, session.target), session.force_version)
     in_use: set[str] = set()
     for codemod, standing in zip(
         every.codemods, states.survey(every, lenient=True).standings, strict=True

@@ -50,7 +50,7 @@ def _claim(home: Home) -> int | None:
     None where there is no journal, or its run has just come to its end.
     """
     try:
-        descriptor = os.open(home.journal_path, os.O_RDONLY)
+        descriptor = os.open(home.journal_path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
