@@ -232,14 +232,16 @@ def amiss(site: Site, match: Match, definition: Definition, ours: frozenset[str]
     if shadowed:
         return f"`{min(shadowed)}`, which the inserted code calls, is bound in it to something else"
     outer = frozenset(b.name for b in _bound_in(definition.source.tree))
-    known = inner | ours | outer | _ALWAYS | needed.called | _read_by(chain[0])
-    unknown = needed.names - known
-    if unknown and "*" not in outer:
+    unknown = needed.names - (inner | ours | outer | _ALWAYS | needed.called)
+    if unknown and "*" not in outer and (unknown := unknown - _read_by(chain[0])):
         return f"the inserted code uses `{min(unknown)}`, which is not bound there"
     for name, attribute in sorted(needed.attributes):
         if _lacks(definition, name, attribute):
             return f"the inserted code uses `{name}.{attribute}`, which its class does not have"
     return ""
+
+
+_FUNCTION = re.compile(r"\b(?:def|lambda)\b")
 
 
 @lru_cache(maxsize=32)
@@ -254,6 +256,8 @@ def _scopes(definition: Definition, offset: int) -> list[ast.AST]:
     name = definition.name.removesuffix(FIELDS)
     node: ast.AST = definition.source.nodes[name][0]
     found: list[ast.AST] = [node]
+    if len(_FUNCTION.findall(definition.text)) < 2:
+        return found  # no function inside; a walk takes as long as all the rest
     while True:
         inner = [
             child

@@ -28,7 +28,7 @@ def uses(definition: Definition, expression: cst.CSTNode) -> list[cst.CSTNode]:
             found += _declared(definition, name.value)
             todo += [
                 use for use in definition.nodes
-                if isinstance(use, cst.Name) and use.value == name.value
+                if use.__class__ is cst.Name and use.value == name.value
                 and _is_read(definition, use)
                 and _may_be(definition, use, node)
             ]  # fmt: skip
@@ -84,7 +84,7 @@ def _declared(definition: Definition, name: str) -> list[cst.CSTNode]:
     """Return what says that a name is bound outside, where anything may read it."""
     return [
         node for node in definition.nodes
-        if isinstance(node, (cst.Global, cst.Nonlocal))
+        if node.__class__ in (cst.Global, cst.Nonlocal)
         and any(item.name.value == name for item in node.names)
     ]  # fmt: skip
 
