@@ -221,8 +221,8 @@ def test_a_function_that_upstream_renamed() -> None:
 
 def test_a_function_that_two_others_may_be() -> None:
     ours = edited("shape[1]", "shape[-1]", SHAPES)
-    theirs = edited("def area", "def surface", SHAPES)
-    again = code(SHAPES).split("\n\n\n")[0].replace("def area", "def extent")
-    found = place(SHAPES, ours, code(theirs) + "\n\n" + again)
+    first, second = code(SHAPES).split("\n\n\n")
+    twice = [first.replace("def area", f"def {name}") for name in ("surface", "extent")]
+    found = place(SHAPES, ours, "\n\n\n".join([*twice, second]))
     assert found.conflicts
     assert "upstream has no such statement any more" in reasons(found)

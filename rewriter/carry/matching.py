@@ -13,6 +13,9 @@ from rewriter.carry.units import Block, Unit, walk
 _ALIKE = 0.6
 """The share of common tokens from which a statement is the same one, changed."""
 
+_MARGIN = 0.03
+"""What a pair must be more alike than another that it excludes, to be no guess."""
+
 _TELLING = 4
 """The least number of tokens of a statement that is known again in another block."""
 
@@ -79,10 +82,24 @@ def _by_likeness(one: Sequence[Unit], two: Sequence[Unit]) -> _Pairs:
         ),
     )
     taken: list[tuple[int, int]] = []
-    for score, i, j in scored:
-        if -score >= _ALIKE and all((i - a) * (j - b) > 0 for a, b in taken):
-            taken.append((i, j))
+    alike = [(-score, i, j) for score, i, j in scored if -score >= _ALIKE]
+    for score, i, j in alike:
+        if all((i - a) * (j - b) > 0 for a, b in taken):
+            if len(one) == len(two) or not _rivals(score, i, j, alike, taken):
+                taken.append((i, j))
     return [(one[i], two[j]) for i, j in sorted(taken)]
+
+
+def _rivals(
+    score: float, i: int, j: int, alike: list[tuple[float, int, int]], taken: list[tuple[int, int]]
+) -> bool:
+    """Tell whether another pair of one of the two is about as good: which one it is, is a guess."""
+    return any(
+        (a == i) != (b == j)
+        and other >= score - _MARGIN
+        and all((a - x) * (b - y) > 0 for x, y in taken)
+        for other, a, b in alike
+    )
 
 
 def likeness(one: Unit, two: Unit) -> float:

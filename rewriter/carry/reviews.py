@@ -15,7 +15,7 @@ from rewriter.carry.scopes import touching
 from rewriter.carry.steps import Fate, Lines, Step
 from rewriter.carry.units import Block, Unit, walk
 
-_TELLING = 8
+_TELLING = 5
 """The least number of tokens of a statement whose copy is no accident."""
 
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
