@@ -1,10 +1,11 @@
 """Every fault at every call of every scenario, what came of it, and a table of that.
 
-``python tests/fault_outcomes.py`` tries all of them; ``test_faults.py`` a share.
+``python tests/fault_outcomes.py`` tries all kinds at all calls; ``test_faults.py`` a share.
 """
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 import shutil
@@ -24,6 +25,8 @@ from installing import FakeCodemods, record_faults, rewriter, tree
 from rewriter.transaction.journal import LEFT_NAME
 
 ERRORS = (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO)
+
+CODEMODS = ("alpha", "beta", "gamma", "delta")
 
 JOURNALS = ("REWRITER.journal", "journal.json")
 
@@ -182,13 +185,22 @@ class Trial(NamedTuple):
                     yield errno.errorcode[number], {call.number: number}
                 continue
             yield "SIGKILL", {call.number: KILL}
-            for number in ERRORS:
-                yield errno.errorcode[number], {call.number: number}
             if call.what == "write":
                 yield "SIGKILL half-way", {call.number: HALF}
                 yield "ENOSPC half-way", {call.number: FULL}
             if call.what == "fsync":
                 yield "power cut", {call.number: CUT}
+            for number in ERRORS:
+                yield errno.errorcode[number], {call.number: number}
+
+    def in_turn(self) -> Iterator[tuple[str, Faults]]:
+        """Yield every fault but the errors, and of these one at each call, in turn."""
+        for kind, faults in self.single():
+            number = next(iter(faults))
+            turn = ERRORS if self.calls[number].changes else (errno.EACCES, errno.EIO)
+            its_turn = kind == errno.errorcode[turn[number % len(turn)]]
+            if its_turn or kind not in errno.errorcode.values():
+                yield kind, faults
 
     def share(self, every: int) -> Iterator[tuple[str, Faults]]:
         """Yield one fault for each ``every``-th call, the kinds in turn."""
@@ -219,7 +231,8 @@ def _until_closed(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def _states(stage: Stage, scenario: Scenario) -> States | None:
-    done = rewriter("status", *stage.words(scenario.at), "--json")
+    names = [name for name in CODEMODS if f" {name} " in scenario.command]
+    done = rewriter("status", *names, *stage.words(scenario.at), "--json")
     if done.code == 2:
         return None
     if done.code != 0:
@@ -362,30 +375,39 @@ def staged(place: Path, *, sync: bool = False) -> Iterator[Stage]:
         yield Stage(place / "work", place / "state", FakeCodemods(patch, place / "codemods"))
 
 
-def _pairs(made: Trial) -> Iterator[Iterator[tuple[str, str]]]:
-    for call in made.calls:
-        if call.changes:
-            yield made.doubles(call.number)
-            yield made.relapses(call.number, ERRORS[call.number % len(ERRORS)])
+def _pairs(made: Trial, every: int) -> Iterator[Iterator[tuple[str, str]]]:
+    changing = [call for call in made.calls if call.changes]
+    for call in changing[::every]:
+        yield made.doubles(call.number)
+        yield made.relapses(call.number, ERRORS[call.number % len(ERRORS)])
 
 
-def main(names: Sequence[str]) -> int:
-    """Try every fault, print the table, and return how many promises were not kept."""
+def main(options: argparse.Namespace) -> int:
+    """Try faults, print the table as it comes, and return how many promises were not kept."""
     broken: list[str] = []
     print(HEAD)
     with tempfile.TemporaryDirectory() as place, staged(Path(place).resolve()) as stage:
         for scenario in SCENARIOS:
-            if names and scenario.name not in names:
+            if not any(name in scenario.name for name in options.scenarios or [""]):
                 continue
             made = trial(scenario, stage)
-            found = rows(made, made.single())
-            if scenario in SCENARIOS[:2]:
-                found += repeated(made, _pairs(made))
+            if options.twice:
+                found = repeated(made, _pairs(made, options.twice))
+            else:
+                found = rows(made, made.single() if options.every_error else made.in_turn())
             print(*map(line, found), sep="\n", flush=True)
             broken += [each for row in found for each in row.broken]
     print(*broken, sep="\n", file=sys.stderr)
     return len(broken)
 
 
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scenarios", nargs="*", help="parts of their names; all if there are none")
+    parser.add_argument("--every-error", action="store_true", help="all four at each call")
+    parser.add_argument("--twice", type=int, metavar="N", help="at each Nth call, and once more")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    sys.exit(min(main(sys.argv[1:]), 1))
+    sys.exit(min(main(_options()), 1))
