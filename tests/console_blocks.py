@@ -120,6 +120,7 @@ def settled(text: str, title: str = "") -> str:
         text = text.replace("  ~: no difference seen\n", "")
         return re.sub(r" +", " ", re.sub(r"[-+~x]?\d[\d.,]*", "0", text))
     text = re.sub(r"\b[0-9a-f]{64}\b", "0", text)
+    text = re.sub(r"\b(LibCST|Python) \d+(\.\d+)+", r"\1 0", text)
     return re.sub(r"\b\d+\.\d+(?= ?m?s\b)", "0", text)
 
 
