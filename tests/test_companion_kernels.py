@@ -263,15 +263,17 @@ def check_pages_whole(module: ModuleType) -> None:
 
 
 def check_pages_that_are_none(module: ModuleType) -> None:
-    """An entry in use that is no page is not followed: page 0 is converted in its place."""
-    pool = every_byte(torch.float8_e4m3fn, 64, 24)
-    out = torch.full(pool.shape, 7.0, dtype=torch.bfloat16)
-    table = table_of((5, -1), (NO_PAGE, 16))
-    module._convert_pages_fused(pool, table, ints(8, 5), out, 4)
-    expected = torch.full_like(out, 7.0)
-    for page in (0, 5):
+    """An entry in use that is no page is not followed: page 0 is converted in its place.
+
+    Pool and target lie between others' rows, so that a kernel that follows one is seen.
+    """
+    pool = every_byte(torch.float8_e4m3fn, 3 * 64, 24)[64:128]
+    out = torch.full((3 * 64, 1, 24), 7.0, dtype=torch.bfloat16)
+    expected = out.clone()
+    module._convert_pages_fused(pool, table_of((5, -1), (16, 1)), ints(8, 5), out[64:128], 4)
+    for page in (0, 1, 5):
         rows = slice(4 * page, 4 * page + 4)
-        expected[rows] = pool[rows].to(torch.bfloat16)
+        expected[64:128][rows] = pool[rows].to(torch.bfloat16)
     assert same_bits(out, expected)
 
 
