@@ -226,3 +226,33 @@ def test_a_function_that_two_others_may_be() -> None:
     found = place(SHAPES, ours, "\n\n\n".join([*twice, second]))
     assert found.conflicts
     assert "upstream has no such statement any more" in reasons(found)
+
+
+# --- arguments and elements that upstream has ------------------------------------------------
+
+HEADER = "    def run(a, b=1):\n        return go(a, b=b, on=[1])\n"
+
+THERE = {
+    "a parameter beside another": ("b=1):", "b=1, c=2):", "b=1, d=3, c=2):"),
+    "keyword arguments in another order": (
+        "b=b, on", "b=b, c=1, d=2, on", "d=2, b=b, c=1, on",
+    ),
+    "an element beside others": ("[1]", "[1, 2]", "[0, 1, 2]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", THERE)
+def test_what_upstream_added_with_other_things_is_there(case: str) -> None:
+    old, new, theirs = THERE[case]
+    found = place(HEADER, edited(old, new, HEADER), edited(old, theirs, HEADER))
+    assert not found.conflicts, reasons(found)
+    assert found.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "theirs"),
+    [("go(a,", "go(a, x,", "go(x, a,"), ("(a, b=1)", "(a, c, b=1)", "(c, a, b=1)")],
+)
+def test_at_another_position_it_is_something_else(old: str, new: str, theirs: str) -> None:
+    found = place(HEADER, edited(old, new, HEADER), edited(old, theirs, HEADER))
+    assert found.conflicts

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import bisect
-import copy
 import keyword
 import re
 from collections.abc import Sequence
 
 from rewriter.carry.lexing import Token
 from rewriter.carry.sequences import Change, common, holds, merge
-from rewriter.carry.units import Unit
 
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
@@ -111,20 +109,6 @@ def lost_comments(base: Sequence[Token], ours: Sequence[Token], theirs: Sequence
             if other is None or theirs[other].before != base[i].before:
                 return True
     return False
-
-
-def reordered(one: Unit, two: Unit) -> bool:
-    """Tell whether two statements are the same but for the order of keyword arguments."""
-    return [_by_name(node) for node in one.nodes] == [_by_name(node) for node in two.nodes]
-
-
-def _by_name(node: ast.AST) -> str:
-    """Return a node's syntax with the keyword arguments of each call in order."""
-    tree = copy.deepcopy(node)
-    for each in ast.walk(tree):
-        if isinstance(each, ast.Call) and all(k.arg is not None for k in each.keywords):
-            each.keywords.sort(key=lambda k: k.arg or "")
-    return ast.dump(tree)
 
 
 def import_places(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from rewriter.carry import inline
+from rewriter.carry import inline, items
 from rewriter.carry.ledger import Ledger
 from rewriter.carry.steps import Fate, Lines
 from rewriter.carry.texts import fitted, newline
@@ -55,13 +55,11 @@ class Inside:
         self, base: Unit | Segment, ours: Unit | Segment, theirs: Unit | Segment,
         units: tuple[Unit, Unit, Unit], old: Lines, new: Lines,
     ) -> None:  # fmt: skip
+        if self._items_there(base, units):
+            self.ledger.say(Fate.UPSTREAM, *units, old=old, new=new)
+            return
         ending = newline(units[2].source)
         text = inline.merged(base.tokens, ours.tokens, theirs.tokens, ending)
-        whole = isinstance(ours, Unit) and isinstance(theirs, Unit)
-        if text is None and whole and inline.reordered(units[1], units[2]):
-            why = "with its keyword arguments in another order"
-            self.ledger.say(Fate.UPSTREAM, *units, why, old=old, new=new)
-            return
         if text is None:
             reason = "upstream changed the same part of the statement"
             self.ledger.conflict(*units, reason, old=old, new=new)
@@ -75,9 +73,27 @@ class Inside:
             fate = Fate.UPSTREAM if ours.text != base.text else Fate.EXACTLY
             self.ledger.say(fate, *units, old=old, new=new)
             return
+        if name := self._added_twice(base, units):
+            reason = f"upstream added `{name}` to the statement too, at another position"
+            self.ledger.conflict(*units, reason, old=old, new=new)
+            return
         self.ledger.edit(theirs.source, theirs.start, end, text)
         how = "inside of a statement that upstream changed elsewhere"
         self.ledger.say(Fate.STRUCTURE, *units, how, old=old, new=new)
+
+    @staticmethod
+    def _items_there(base: Unit | Segment, units: tuple[Unit, Unit, Unit]) -> bool:
+        """Tell whether upstream has the arguments or elements that the patch adds."""
+        if isinstance(base, Segment) and base is not units[0].segments[0]:
+            return False
+        return items.there(*(unit.node for unit in units))
+
+    @staticmethod
+    def _added_twice(base: Unit | Segment, units: tuple[Unit, Unit, Unit]) -> str:
+        """Return an argument or element that both sides add to the statement."""
+        if isinstance(base, Segment) and base is not units[0].segments[0]:
+            return ""
+        return items.twice(*(unit.node for unit in units))
 
     def _import(self, base: Unit, ours: Unit, theirs: Unit, names: list[str]) -> None:
         if not names:
