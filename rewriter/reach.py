@@ -6,13 +6,14 @@ again wherever these are the same blobs; a file that many revisions share is pla
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from rewriter import __version__, verdicts
 from rewriter.cache import cache_directory
@@ -30,10 +31,12 @@ from rewriter.walk import Files
 
 if TYPE_CHECKING:
     from rewriter.targets import Target
+    from rewriter.targets.revision import Revision as RevisionTarget
 
 Opened = Callable[[], "Target"]
 
-_BLOBS, _SEEN = "\0blobs", "\0seen"
+_FEW = 16
+"""Revisions between two collections: some 5 MB of syntax trees each."""
 
 
 class Patch(Codemod):
@@ -50,30 +53,16 @@ class Patch(Codemod):
         return {path: [] for path in self._paths}
 
 
-class Revision:
-    """One revision, opened when something of it is read; blobs by their ids.
+class Revision(NamedTuple):
+    """One revision.
 
     Attributes:
         name: what tells it from all others, for a verdict that rests on all of its files.
+        opened: opens it.
     """
 
-    def __init__(self, name: str, opened: Opened) -> None:
-        self.name, self._opened = name, cache(opened)
-
-    def tree(self) -> Tree:
-        """Return its files, to be read."""
-        return Tree(self._opened())
-
-    def mark(self, path: str) -> str:
-        """Return what changes when a file does: its blob's id; of the package, the name."""
-        if path == PACKAGE:
-            return self.name
-        target = self._opened()
-        known = getattr(target, "blob_id", None)
-        if known is not None:
-            return str(known(path))
-        raw = target.read(path)
-        return "None" if raw is None else blob_id(raw)
+    name: str
+    opened: Opened
 
 
 class Placed(Files):
@@ -101,6 +90,7 @@ class Reach(Judge):
         self._name = name_of("+".join(name for name, _ in files), raw)
         self.codemods = (Patch(self._name, origin, list(self._carrier.applied)),)
         sides = [side for a in self._carrier.applied.values() for side in (a.before, a.after)]
+        self._open: tuple[str, Target] | None = None
         self._own = verdicts.key("reach 1", __version__, _own_code(), raw, *sides)
 
     def placed(self, files: Files, name: str, opened: Opened) -> Files:
@@ -168,9 +158,11 @@ class Reach(Judge):
 
     def _carried(self, files: Files) -> Verdict:
         revision = _revision(files)
-        tree = revision.tree()
+        tree = Tree(self._target(revision))
         made = _summed(verdict_of(self._name, self._carrier.onto(tree)))
         self.judged += 1
+        if self.judged % _FEW == 0:
+            gc.collect()  # the command line turns the collector off; trees hold their owners
         paths = tree.looked_at
         name = self._cell(revision, paths)
         verdicts.save(name, made)
@@ -184,8 +176,28 @@ class Reach(Judge):
         self.seen[name] = verdict
 
     def _cell(self, revision: Revision, paths: Iterable[str]) -> str:
-        marks = [part for path in paths for part in (path, revision.mark(path))]
+        marks = [part for path in paths for part in (path, self._mark(revision, path))]
         return verdicts.key(self._own, *marks)
+
+    def _mark(self, revision: Revision, path: str) -> str:
+        """Return what changes when a file does: its blob's id; of the package, the name."""
+        if path == PACKAGE:
+            return revision.name
+        target = self._target(revision)
+        known = getattr(target, "blob_id", None)
+        if known is not None:
+            return str(known(path))
+        raw = target.read(path)
+        return "None" if raw is None else blob_id(raw)
+
+    def _target(self, revision: Revision) -> Target:
+        """Open a revision, and close the one before: each has a git process and a list of files."""
+        if self._open is None or self._open[0] != revision.name:
+            before = self._open[1] if self._open is not None else None
+            if before is not None and before.kind == "revision":
+                cast("RevisionTarget", before).close()
+            self._open = revision.name, revision.opened()
+        return self._open[1]
 
     def _place(self, files: Files) -> Path:
         """Return where it is kept what was read where the patch's own files were these."""
