@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -35,14 +36,20 @@ def run(
         typer.echo(document("list", None, exit_code=0, codemods=rows, plugins=others))
         return
     for row in rows:
-        typer.echo(f"{row['name']}  (sglang {row['supports']})")
-        typer.echo(f"  {row['what']}")
-        typer.echo(f"  file: {row['target']}")
-        if row["drop_when"]:
-            typer.echo(f"  drop when: {row['drop_when']}")
+        typer.echo("\n".join(_lines(row)))
     for other in others:
         typer.echo(f"{other['name']}  (installed by {other['package']})")
         typer.echo(f"  module: {other['module']}; runs only where it is named")
+
+
+def _lines(row: dict[str, str]) -> Iterator[str]:
+    from rewriter.report.text import wrapped
+
+    yield f"{row['name']}  (sglang {row['supports']})"
+    yield from wrapped(row["what"].replace("``", ""), "  ")
+    yield f"  file: {row['target']}"
+    if row["drop_when"]:
+        yield from wrapped(row["drop_when"], "  drop when: ")
 
 
 def _row(name: str) -> dict[str, str]:
