@@ -1,10 +1,10 @@
-"""How a planned transition is written down: the new manifest, RECORD, and the order of writes."""
+"""How a planned transition is written down: the new manifest, and RECORD."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,29 +12,18 @@ from rewriter import catalog, manifest
 from rewriter.carried import CarriedPatch, Delta
 from rewriter.carried import held as held_of
 from rewriter.codemod import Codemod
-from rewriter.errors import RefusedError
 from rewriter.manifest import FileRecord, Held, Manifest
 from rewriter.originals import Original
 from rewriter.targets.home import Home
 from rewriter.targets.overlay import (
-    START,
     Overlay,
-    Served,
-    is_start_file,
-    looks_beside_itself,
-    start_file,
 )
 from rewriter.targets.record import Row, parse_record, rewritten, taken_back
-from rewriter.transaction import Content, Link, Write
+from rewriter.transaction import Content, Link
 from rewriter.witness import Witness, unproven
 
 if TYPE_CHECKING:
-    from rewriter.leftovers import Leftover
     from rewriter.targets import Target
-
-
-PROBE = "sglang/__init__.py"
-"""The file whose owner new files get, where there is none that they belong to."""
 
 
 class Proof(NamedTuple):
@@ -136,7 +125,7 @@ def _entry(planned: Planned, path: str, record: bytes | None) -> FileRecord:
     if path not in planned.originals:
         return FileRecord(None, after, _mode(planned, path))
     found = planned.originals[path]
-    there, known = _on_disk(planned.home, path), planned.entry(path)
+    there, known = on_disk(planned.home, path), planned.entry(path)
     link = there.text if isinstance(there, Link) else None
     if known is not None and found.ours and link is None:
         link = known.link
@@ -163,7 +152,7 @@ def _mode(planned: Planned, path: str) -> int:
     return stat.S_IMODE((planned.home.root / path).stat().st_mode)
 
 
-def _on_disk(home: Home, path: str) -> Content:
+def on_disk(home: Home, path: str) -> Content:
     """Return what stands at a path of the package, a link for itself."""
     place = home.root / path
     if place.is_symlink():
@@ -224,7 +213,7 @@ def _told_rightly(planned: Planned, record: bytes) -> set[str]:
     }  # fmt: skip
 
 
-def _new_record(planned: Planned, made: Manifest | None) -> bytes | None:
+def new_record(planned: Planned, made: Manifest | None) -> bytes | None:
     """Return RECORD with true rows for all that is applied."""
     first = _first_record(planned)
     if first is None or made is None:
@@ -234,118 +223,3 @@ def _new_record(planned: Planned, made: Manifest | None) -> bytes | None:
     contents[own] = made.dump()
     new = [path for path, entry in made.files.items() if entry.before is None]
     return rewritten(first, contents, {*new, own})
-
-
-# --- the order of writes -------------------------------------------------------------------
-
-
-def writes_of(
-    planned: Planned,
-    wanted: Sequence[Codemod],
-    made: Manifest | None,
-    left: Sequence[Leftover],
-) -> tuple[Write, ...]:
-    """Return what to write, in order: no reader may see a patched module without its companion.
-
-    New files, changed ones, those that go, RECORD, the manifest last; where nothing stays applied
-    RECORD and the manifest come first.
-    """
-    modules = [
-        _write(planned, path, _module_content(planned, path, made)) for path in planned.originals
-    ]
-    arriving = [
-        *_new(planned, wanted),
-        *(write for write in modules if write.before is None),
-    ]
-    leaving = [write for write in modules if write.after is None and write.before is not None]
-    modules = [write for write in modules if write not in arriving and write not in leaving]
-    brought = [path for path in planned.gone if path not in planned.originals]
-    leaving += [_write(planned, path, None) for path in brought]
-    others = [one for one in left if one.at == "root" and one.path not in planned.gone]
-    leaving += [_write(planned, one.path, None) for one in others]
-    leaving += [_home_write(planned, one.path, None) for one in left if one.at == "home"]
-    about: list[Write] = []
-    if isinstance(planned.target, Overlay):
-        about.append(_start_write(planned, planned.target, made))
-    if planned.home.record is not None:
-        about.append(_home_write(planned, planned.home.record, _new_record(planned, made)))
-    raw = made.dump() if made is not None else None
-    about.append(_home_write(planned, planned.home.manifest, raw))
-    ordered: Iterable[Write] = (*arriving, *modules, *leaving, *about)
-    if made is None:
-        ordered = (*reversed(about), *arriving, *modules, *leaving)
-    return tuple(write for write in ordered if write.before != write.after)
-
-
-def _new(planned: Planned, wanted: Sequence[Codemod]) -> list[Write]:
-    """Return the writes of companions and of files that patches bring."""
-    models: dict[str, str | None] = {}
-    for codemod in wanted:
-        if isinstance(codemod, CarriedPatch):
-            models |= dict.fromkeys(codemod.new, PROBE)
-        else:
-            models |= {c.path: _model(codemod, planned) for c in codemod.companions}
-    return [
-        _write(planned, path, planned.contents[path], model)
-        for path, model in models.items()
-        if path in planned.contents and path not in planned.originals
-    ]
-
-
-def _model(codemod: Codemod, planned: Planned) -> str:
-    """Return the module whose mode and owner a companion gets."""
-    return next(path for path in codemod.files() if path in planned.contents)
-
-
-def _start_write(planned: Planned, overlay: Overlay, made: Manifest | None) -> Write:
-    """Return the write of the start-up file that makes Python look into an overlay."""
-    there = _on_disk(planned.home, START)
-    if there is not None and not (isinstance(there, bytes) and is_start_file(there)):
-        raise RefusedError(
-            f"{overlay.root / START} is not ours; nothing was written. Give --overlay a directory "
-            "of its own: the start-up file there runs others further down PYTHONPATH"
-        )
-    if made is None:
-        return Write("root", START, there, None, None)
-    served = {
-        path: Served(entry.after, entry.before or "", looks_beside_itself(planned.contents[path]))
-        for path, entry in made.files.items()
-        if entry.after is not None
-    }
-    return Write("root", START, there, start_file(overlay.version, served), None)
-
-
-def _write(planned: Planned, path: str, after: Content, like: str | None = None) -> Write:
-    before, mode, entry = _on_disk(planned.home, path), None, planned.entry(path)
-    if before is None and like is None and entry is not None:
-        like, mode = PROBE, entry.mode  # a file that a patch had deleted
-    if isinstance(planned.target, Overlay):
-        like = mode = None  # the module that it would be like lies in the package
-    return Write("root", path, before, after, like, mode)
-
-
-def _home_write(planned: Planned, name: str, after: bytes | None) -> Write:
-    place = planned.home.folder / name
-    before = place.read_bytes() if place.is_file() else None
-    like = None
-    if planned.home.record is not None:
-        like = f"{planned.home.folder.name}/{planned.home.record}"
-    return Write("home", name, before, after, like)
-
-
-def _module_content(planned: Planned, path: str, made: Manifest | None) -> Content:
-    """Return what shall stand at a module's path: a link again, if one stood there at first."""
-    raw = planned.contents.get(path)
-    if made is not None and path in made.files:
-        return raw
-    if isinstance(planned.target, Overlay):
-        return None
-    there = _on_disk(planned.home, path)
-    if isinstance(there, Link) and planned.originals[path].disk == raw:
-        return there
-    entry = planned.entry(path)
-    if entry is not None and entry.link is not None:
-        place = (planned.home.root / path).parent / entry.link
-        if place.is_file() and place.read_bytes() == raw:
-            return Link(entry.link)
-    return raw

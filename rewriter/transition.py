@@ -11,16 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewriter import catalog, manifest
-from rewriter.carried import CarriedPatch, Delta, rebased
+from rewriter.carried import CarriedPatch
 from rewriter.codemod import Codemod
 from rewriter.errors import RefusedError
-from rewriter.model import SATISFIED, Change, State, Verdict
+from rewriter.model import SATISFIED, Change, State
 from rewriter.originals import Original, original
-from rewriter.recording import Planned, Proof, manifest_of, writes_of
+from rewriter.recording import Planned, Proof, manifest_of
+from rewriter.stacking import misfit, stacked
 from rewriter.targets.home import Home, home_of
 from rewriter.targets.overlay import Overlay
 from rewriter.transaction import Write
 from rewriter.witness import Witness, doubts, take
+from rewriter.writes import writes_of
 
 if TYPE_CHECKING:
     from rewriter.leftovers import Leftover
@@ -83,7 +85,7 @@ class Planner:
         originals = self._originals(present, wanted)
         proofs = {path: self._proof(path, found) for path, found in originals.items()}
         self._demand_proof(originals, proofs, wanted, accept_unproven)
-        beneath, layers = self._patched(originals, wanted)
+        beneath, layers = stacked(originals, wanted, self.target)
         contents = self._contents(beneath, wanted)
         gone = self._gone(present, wanted, originals, contents)
         planned = Planned(
@@ -195,47 +197,6 @@ class Planner:
 
     # --- the new list ----------------------------------------------------------------------
 
-    def _patched(
-        self, originals: Mapping[str, Original], wanted: Sequence[Codemod]
-    ) -> tuple[dict[str, bytes | None], dict[str, Mapping[str, Delta]]]:
-        """Return the files with the carried patches alone, and what each patch makes of them.
-
-        Raises:
-            RefusedError: a patch has no place in them any more without another one.
-        """
-        now: dict[str, bytes | None] = {path: found.raw for path, found in originals.items()}
-        layers: dict[str, Mapping[str, Delta]] = {}
-        for patch in wanted:
-            if not isinstance(patch, CarriedPatch):
-                continue
-            self._check_kind(patch)
-            made: dict[str, Delta] = {}
-            for path, delta in patch.deltas.items():
-                placed = rebased(delta, now.get(path))
-                if placed is None:
-                    raise RefusedError(
-                        f"{path}: what {patch.name} changes stands beside, or upon, what another "
-                        f"carried patch changes there; nothing was written. First: rewriter revert "
-                        f"{patch.name}"
-                    )
-                if placed.before != placed.after:
-                    made[path] = placed
-                    now[path] = placed.after
-            layers[patch.name] = made
-        return now, layers
-
-    def _check_kind(self, patch: CarriedPatch) -> None:
-        """Refuse what an overlay cannot serve: only modules are found through it."""
-        if not isinstance(self.target, Overlay):
-            return
-        for path, delta in patch.deltas.items():
-            if delta.after is None or not path.endswith(".py"):
-                what = "deletes" if delta.after is None else "changes, and it is no module,"
-                raise RefusedError(
-                    f"{path}: {patch.name} {what} this file, which an overlay cannot do: it serves "
-                    "modules; nothing was written. Apply the patch to the package itself"
-                )
-
     def _contents(
         self, beneath: Mapping[str, bytes | None], wanted: Sequence[Codemod]
     ) -> dict[str, bytes]:
@@ -259,30 +220,13 @@ class Planner:
             if found.state is not State.READY:
                 if found.state in SATISFIED:
                     continue
-                raise RefusedError(self._misfit(codemod, found, wanted))
+                raise RefusedError(misfit(codemod, found, wanted))
             put_in.append(codemod)
             if len(wanted) > 1:
                 now.update({c.path: c.after for c in changes([codemod], read)})
         now = dict(beneath)
         now.update({change.path: change.after for change in changes(put_in, read)})
         return {path: raw for path, raw in now.items() if raw is not None}
-
-    def _misfit(self, codemod: Codemod, found: Verdict, wanted: Sequence[Codemod]) -> str:
-        """Say that a codemod does not go over the files as they are beneath it."""
-        patches = [
-            c.name for c in wanted
-            if isinstance(c, CarriedPatch) and c.files().keys() & codemod.files().keys()
-        ]  # fmt: skip
-        if not patches:
-            return (
-                f"{codemod.name} is {found.state} on the original files: {found.reason}; "
-                "nothing was written"
-            )
-        return (
-            f"{codemod.name} is {found.state} on the files with {' and '.join(patches)}: "
-            f"{found.reason}; nothing was written. They cannot both be in: rewriter revert one, "
-            "then the other can be applied"
-        )
 
     def _gone(
         self,
