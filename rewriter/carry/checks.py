@@ -110,7 +110,8 @@ def _faults(here: str, there: str, texts: tuple[str, str, str], sides: Sides) ->
     found += vanished.faults(two, after, there, trees, sides.own)
     for fault in found:
         line = _line(ours, new, before, fault.line)
-        yield Step(Fate.CONFLICT, (1, 0), (line, line), "", fault.line, fault.reason)
+        text = (ours.splitlines() or [""])[line - 1].strip()
+        yield Step(Fate.CONFLICT, (1, 0), (line, line), "", fault.line, fault.reason, text)
     for fault in reviews.foreign(one, two, after, sides.made):
         line = _line(ours, new, before, fault.line)
         yield Step(Fate.REVIEW, (1, 0), (line, line), "", fault.line, fault.reason)
