@@ -298,6 +298,7 @@ def test_another_version_of_a_patch_is_told(team: Team, site_packages: Path) -> 
     done = rewriter(*team.apply(newer), *at(site_packages))
     assert done.code == 2
     assert "another version of it, team.patch@" in done.err
+    assert ", is applied here; `rewriter sync` replaces it" in done.err
     assert "rewriter revert team.patch@" in done.err
     assert tree(site_packages) == before
 
