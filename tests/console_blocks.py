@@ -121,6 +121,8 @@ def settled(text: str, title: str = "") -> str:
         return re.sub(r" +", " ", re.sub(r"[-+~x]?\d[\d.,]*", "0", text))
     text = re.sub(r"\b[0-9a-f]{64}\b", "0", text)
     text = re.sub(r"\b(LibCST|Python) \d+(\.\d+)+", r"\1 0", text)
+    text = re.sub(r"\bbin/python3?(\.\d+)?\b", "bin/python", text)
+    text = re.sub(r"\b[\d,]+ files\b", "0 files", text)  # pip lists byte code as well
     return re.sub(r"\b\d+\.\d+(?= ?m?s\b)", "0", text)
 
 
