@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rewriter import catalog
 from rewriter.targets.disk import PACKAGE, entries, read_bytes, unreadable
+from rewriter.targets.distinfo import is_dist_info
 from rewriter.targets.home import Home
 from rewriter.transaction.journal import LEFT_NAME
 
@@ -64,7 +65,7 @@ def _in_dist_infos(home: Home) -> Iterator[Leftover]:
         "REWRITER.journal": "journal of a former install",
     }
     for folder in entries(home.root):
-        if folder == home.folder or not folder.name.endswith(".dist-info"):
+        if folder == home.folder or not is_dist_info(folder):
             continue
         for path in entries(folder):
             temporary = LEFT_NAME.fullmatch(path.name) and "temporary file of a run that died"

@@ -348,6 +348,22 @@ def test_case_06_files_left_by_an_upgrade(site_packages: Path, write_files: Inst
     assert record_faults(site_packages) == []
 
 
+def test_what_pip_has_stashed_is_left_alone(site_packages: Path) -> None:
+    """While it upgrades; it puts that back where the upgrade fails."""
+    rewriter("apply", "alpha", "--site-packages", site_packages)
+    stash = site_packages / "~glang-0.5.2.dist-info"
+    shutil.copytree(site_packages / "sglang-0.5.2.dist-info", stash)
+    before = tree(stash)
+    assert "left over" not in rewriter("status", "alpha", "--site-packages", site_packages).out
+    assert rewriter("revert", "alpha", "--site-packages", site_packages).code == 0
+    assert tree(stash) == before
+    shutil.rmtree(site_packages / "sglang-0.5.2.dist-info")
+    done = rewriter("apply", "alpha", "--site-packages", site_packages)
+    assert done.code == 2
+    assert "there is no RECORD and no commit to compare it with" in done.err
+    assert tree(stash) == before
+
+
 def test_case_06_apply_starts_clean_after_an_upgrade(
     site_packages: Path, write_files: Install
 ) -> None:

@@ -16,18 +16,24 @@ def dist_infos(directory: Path, belongs: Callable[[Path], bool]) -> list[Path]:
 
     Those named after the package are looked at first. Only when none of them belongs are the
     others: a fork installs the same package under another distribution name. Only those with
-    METADATA count, because an uninstall may leave an empty directory behind.
+    METADATA count, because an uninstall may leave an empty directory behind. Those whose name
+    begins with ``~`` are pip's own, what it will put back if an upgrade fails.
 
     Raises:
         TargetError: the directory cannot be listed.
     """
-    found = [path for path in entries(directory) if path.name.endswith(".dist-info")]
+    found = [path for path in entries(directory) if is_dist_info(path)]
     own = [path for path in found if path.name.startswith(f"{PACKAGE}-")]
     for candidates in (own, found):
         belonging = [p for p in candidates if (p / "METADATA").is_file() and belongs(p)]
         if belonging:
             return belonging
     return []
+
+
+def is_dist_info(path: Path) -> bool:
+    """Tell by its name whether a directory describes an install; pip's stash does not."""
+    return path.name.endswith(".dist-info") and not path.name.startswith("~")
 
 
 def metadata_field(metadata: bytes, name: str) -> str | None:

@@ -146,7 +146,9 @@ def check(ground: Ground, writes: tuple[Write, ...]) -> None:
         try:
             folder = ground.folder(write.at, write.path)
         except OSError as error:
-            raise RefusedError(f"{place}: {error.strerror or error}") from error
+            raise RefusedError(
+                f"{place}: {error.strerror or error}; is an installer at work? Nothing was written"
+            ) from error
         if reason := folder.refuses():
             raise RefusedError(f"{folder.path}: {reason}; nothing was written")
         if write.before is not None and (
