@@ -193,13 +193,13 @@ class Trial(NamedTuple):
             for number in ERRORS:
                 yield errno.errorcode[number], {call.number: number}
 
-    def in_turn(self) -> Iterator[tuple[str, Faults]]:
-        """Yield every fault but the errors, and of these one at each call, in turn."""
+    def in_turn(self, every: int = 1) -> Iterator[tuple[str, Faults]]:
+        """Yield every fault but the errors, and of these one at each ``every``-th call, in turn."""
         for kind, faults in self.single():
             number = next(iter(faults))
             turn = ERRORS if self.calls[number].changes else (errno.EACCES, errno.EIO)
-            its_turn = kind == errno.errorcode[turn[number % len(turn)]]
-            if its_turn or kind not in errno.errorcode.values():
+            its_turn = kind == errno.errorcode[turn[number // every % len(turn)]]
+            if (its_turn and number % every == 0) or kind not in errno.errorcode.values():
                 yield kind, faults
 
     def share(self, every: int) -> Iterator[tuple[str, Faults]]:
@@ -339,6 +339,19 @@ def repeated(made: Trial, pairs: Iterable[Iterator[tuple[str, str]]]) -> list[Ro
     return list(found.values())
 
 
+def grouped(found: Iterable[Row]) -> list[Row]:
+    """Return rows of one scenario with all kinds of dying taken together, and all errors."""
+    made: dict[str, Row] = {}
+    for row in found:
+        once = ", then " not in row.fault
+        dying = row.fault.startswith(("SIGKILL", "power"))
+        kind = ("killed" if dying else "an error") + ("" if once else ", twice")
+        into = made.setdefault(kind, Row(row.scenario, kind, Counter(), []))
+        into.outcomes.update(row.outcomes)
+        into.broken.extend(row.broken)
+    return list(made.values())
+
+
 def table(found: Sequence[Row]) -> str:
     """Return a table in Markdown."""
     return "\n".join([HEAD, *map(line, found)])
@@ -394,17 +407,24 @@ def main(options: argparse.Namespace) -> int:
             if options.twice:
                 found = repeated(made, _pairs(made, options.twice))
             else:
-                found = rows(made, made.single() if options.every_error else made.in_turn())
-            print(*map(line, found), sep="\n", flush=True)
+                found = rows(made, _faults(made, options))
+            shown = found if options.kinds else grouped(found)
+            print(*map(line, shown), sep="\n", flush=True)
             broken += [each for row in found for each in row.broken]
     print(*broken, sep="\n", file=sys.stderr)
     return len(broken)
+
+
+def _faults(made: Trial, options: argparse.Namespace) -> Iterator[tuple[str, Faults]]:
+    return made.single() if options.every_error else made.in_turn(options.errors)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenarios", nargs="*", help="parts of their names; all if there are none")
     parser.add_argument("--every-error", action="store_true", help="all four at each call")
+    parser.add_argument("--kinds", action="store_true", help="a row for each kind of fault")
+    parser.add_argument("--errors", type=int, default=1, metavar="N", help="at each Nth call")
     parser.add_argument("--twice", type=int, metavar="N", help="at each Nth call, and once more")
     return parser.parse_args()
 

@@ -128,10 +128,13 @@ def _import(site: Path) -> str:
         return _without(site)
     except ImportError as error:
         return _without(site) if "_rewriter" in str(error) else "no package"
-    except (OSError, AttributeError, SyntaxError, NameError) as error:
-        return "wrong result" if "_tools" in str(error) else "no package"  # pip writes in place
+    except OSError as error:  # found in a directory, and gone before it was opened
+        return _without(site) if "_rewriter" in str(error) else "no package"
+    except (AttributeError, SyntaxError, NameError) as error:
+        # pip writes in place, so its readers see halves of files; ours are never among them.
+        return f"wrong: {error!r}" if "_tools" in str(error) else "no package"
     if value not in (3.0, 18.0**0.5):
-        return "wrong result"
+        return f"wrong: {value}"
     return "patched" if hasattr(mixer, "_tools") else "original"
 
 
@@ -291,7 +294,11 @@ TOLD = ("installer", "was installed, upgraded or removed", "another run", "anoth
 
 
 def _judged(told: Sequence[tuple[str, int, str]], seen: Counter[str]) -> list[str]:
-    broken = [f"readers: {seen[word]} × {word}" for word in ("mixed", "wrong result") if seen[word]]
+    broken = [
+        f"readers: {times} × {word}"
+        for word, times in seen.items()
+        if word == "mixed" or word.startswith("wrong")
+    ]
     for verb, code, err in told:
         if code not in (0, 1, 2):
             broken.append(f"{verb} ended with {code}: {err}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Git
-from drifting import DRIFTS, HEAD, Drift, Place, play, row
+from drifting import DRIFTS, HEAD, Drift, Place, Played, play, row
 from fake_sglang import installed_files
 from installing import PACKAGE, Install, codemods, sealed_state
 
@@ -41,3 +41,10 @@ def test_drift(drift: Drift, installed: Place, clone: Place) -> None:
     assert found == (drift.status, drift.apply, drift.revert), played.said
     assert played.kept, played.said
     assert played.left == [], played.said
+
+
+def test_the_page_shows_these_rows() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "reliability.md").read_text("utf-8")
+    for drift in DRIFTS:
+        promised = Played(drift.status, drift.apply, drift.revert, True, [], "")
+        assert f"\n{row(drift, promised)}\n" in page, drift.name

@@ -151,3 +151,11 @@ def test_faults_while_a_fault_is_put_right(scenario: Scenario, stage: Stage) -> 
 
 def _renames(made: Trial) -> list[int]:
     return [call.number for call in made.calls if call.what in ("swap", "link", "rename")]
+
+
+def test_the_page_has_every_scenario_and_nothing_broken() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "reliability.md").read_text("utf-8")
+    for scenario in SCENARIOS:
+        found = re.findall(rf"^\| {re.escape(scenario.name)} \|(.*)$", page, re.MULTILINE)
+        assert found, scenario.name
+        assert all(cells.endswith("| 0 |") for cells in found), scenario.name

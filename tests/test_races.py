@@ -29,7 +29,7 @@ def test_no_reader_sees_a_mixed_package(
     print("", HEAD, row(race, found), sep="\n")
     assert [line for one in found for line in one.broken] == []
     seen: Counter[str] = sum((one.seen for one in found), Counter())
-    assert (seen["mixed"], seen["wrong result"]) == (0, 0)
+    assert not [word for word in seen if word == "mixed" or word.startswith("wrong")]
     assert seen["imports"] > 100
     assert seen["patched"] > 0
     assert seen["original"] > 0
