@@ -163,6 +163,15 @@ def _manifest(target: Target) -> Manifest | None:
 # --- what a user names ---------------------------------------------------------------------
 
 
+def opened(path: Path) -> tuple[str, bytes]:
+    """Return the name and the bytes of a patch.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    return ("stdin" if path == Path("-") else path.name), read(path)
+
+
 def read(path: Path) -> bytes:
     """Return a patch's bytes; ``-`` is standard input.
 
@@ -211,7 +220,7 @@ def configured(target: Target, *, exactly: bool = False) -> list[CarriedPatch]:
     found = config.load()
     if not found.patches:
         return []
-    files = [(Path(name).name, read(Path(name))) for name in found.patches]
+    files = [opened(Path(name)) for name in found.patches]
     return wanted(files, found.origin, Lazy(found.origin), target, exactly=exactly)
 
 

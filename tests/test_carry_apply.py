@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from itertools import permutations
@@ -551,3 +552,14 @@ def test_misuse(more: list[str], message: str, team: Team, site_packages: Path) 
     assert done.code == 2, done.out
     assert message in done.err
     assert tree(site_packages) == before
+
+
+def test_from_standard_input(
+    team: Team, site_packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = team.patch().read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+    assert rewriter(*team.apply(Path("-")), *at(site_packages)).code == 0
+    assert contents(site_packages) == patched()
+    assert named(site_packages) == {"stdin": "applied"}
+    assert rewriter("revert", "stdin", *at(site_packages)).code == 0

@@ -57,11 +57,11 @@ def run(
     there are conflicts, 2 for bad input. Nothing is written on 1 or 2; with --partial what can be
     carried is, and conflicts still exit 1.
     """
-    from rewriter.patching import read, release_named
+    from rewriter.patching import opened, release_named
     from rewriter.report.progress import fetching
 
     progress = None if as_json else fetching()
-    files = [(path.name, read(path)) for path in patches]
+    files = [opened(path) for path in patches]
     if apply:
         given = {"--onto": newer, "--output": output, "--patch": patch, "--partial": partial}
         _check_apply(options, given)

@@ -109,10 +109,10 @@ def _judge(
         return Judge(choose(codemods), force_version=force_version)
     if codemods:
         raise UsageError(f"--patch is about that patch alone; leave out {codemods[0]}")
-    from rewriter.patching import read
+    from rewriter.patching import opened
     from rewriter.reach import Reach
 
-    files = [(path.name, read(path)) for path in patches]
+    files = [opened(path) for path in patches]
     return Reach(files, origin, _older(origin, repo, quiet))
 
 
