@@ -49,6 +49,17 @@ def test_a_release_without_the_cast_is_refused(release: Callable[[str], Release]
     assert "upstream" in str(done.exception)
 
 
+@pytest.mark.wheels
+def test_one_codemod_is_proved_at_a_time(release: Callable[[str], Release]) -> None:
+    from rewriter.errors import UsageError
+
+    wheel = str(release("0.5.9").path)
+    both = ["verify", "mla_kv_gather", "fa3_kv_gather", "--wheel", wheel]
+    done = CliRunner().invoke(build(), both)
+    assert isinstance(done.exception, UsageError)
+    assert "not mla_kv_gather, fa3_kv_gather; name the one" in str(done.exception)
+
+
 def test_differs_and_not_run_are_a_no() -> None:
     rows = [ModeRow(state, state, 9, 3) for state in ("equal", "untouched", "differs", "not run")]
     assert [row.state for row in failing(rows)] == ["differs", "not run"]
