@@ -84,6 +84,24 @@ def test_every_kind_of_change_in_and_out(team: Team, site_packages: Path) -> Non
     assert tree(site_packages) == before
 
 
+def test_modules_that_are_links(team: Team, site_packages: Path, tmp_path: Path) -> None:
+    """As uv installs them with --link-mode symlink: what the links lead to is never written."""
+    cache = tmp_path / "cache"
+    for number, path in enumerate((MIXER, NORM, OPEN)):
+        cache.mkdir(exist_ok=True)
+        (site_packages / path).rename(cache / f"{number}.py")
+        (site_packages / path).symlink_to(cache / f"{number}.py")
+    before, cached = tree(site_packages), tree(cache)
+    done = rewriter(*team.apply(team.patch()), *at(site_packages))
+    assert done.code == 0, done.err
+    assert contents(site_packages) == patched()
+    assert not (site_packages / NORM).is_symlink()
+    rewriter("apply", "alpha", *at(site_packages))
+    assert rewriter("revert", *at(site_packages)).code == 0
+    assert tree(site_packages) == before
+    assert tree(cache) == cached
+
+
 def test_a_renamed_file(team: Team, site_packages: Path) -> None:
     before = tree(site_packages)
     longer = NEWER[SCALER] + b"\nTEAM = 1\n"
