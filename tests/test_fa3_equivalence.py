@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 from equivalence_sources import COMPANION, Releases, sources, versions
+from packaging.version import Version
 from test_equivalence import table
 
 from rewriter.probes.equivalence.modes import Expect
@@ -20,11 +21,7 @@ FIRST = {"sliding windows": "0.5.8", "context parallel extend": "0.5.13"}
 """Modes that not all releases have, and the first pinned release that has each."""
 
 
-def number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:3])
-
-
-@pytest.mark.parametrize("version", [v for v in versions(NAME) if "rc" not in v])
+@pytest.mark.parametrize("version", versions(NAME))
 def test_release(version: str, release: Releases) -> None:
     both = sources(release, version, NAME)
     rows = verify(both.original, both.patched, COMPANION, PAGED_SCENARIOS)
@@ -32,7 +29,7 @@ def test_release(version: str, release: Releases) -> None:
     assert [row.mode for row in rows] == [scenario.name for scenario in PAGED_SCENARIOS]
     assert not [row for row in rows if row.state in ("differs", "not run")], table(rows)
     missing = {row.mode for row in rows if row.state == "not in this release"}
-    assert missing == {mode for mode, since in FIRST.items() if number(version) < number(since)}
+    assert missing == {mode for mode, since in FIRST.items() if Version(version) < Version(since)}
 
 
 def test_cured_modes_convert_less(release: Releases) -> None:
