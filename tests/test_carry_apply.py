@@ -291,6 +291,24 @@ def test_a_series_is_carried_in_its_order(team: Team, site_packages: Path) -> No
     assert tree(site_packages) == before
 
 
+def test_a_patch_upon_one_that_is_in_already(team: Team, site_packages: Path) -> None:
+    before = tree(site_packages)
+    first = team.patch({FRESH: b"VALUE = 1\n"}, "one.patch")
+    second = team.written(
+        f"--- a/{FRESH}\n+++ b/{FRESH}\n@@ -1 +1 @@\n-VALUE = 1\n+VALUE = 2\n".encode(), "two.patch"
+    )
+    assert rewriter(*team.apply(first), *at(site_packages)).code == 0
+    alone = rewriter(*team.apply(second), *at(site_packages))
+    assert (alone.code, "not in the release that the patch is for" in alone.err) == (2, True)
+    done = rewriter(*team.apply(first, second), *at(site_packages))
+    assert done.code == 0, done.err
+    assert "one.patch@" in done.out
+    assert "was applied already; nothing to write for it" in done.out
+    assert (site_packages / FRESH).read_bytes() == b"VALUE = 2\n"
+    assert rewriter("revert", *at(site_packages)).code == 0
+    assert tree(site_packages) == before
+
+
 @pytest.mark.parametrize("back", list(permutations(("one.patch", "two.patch"))))
 def test_two_patches_of_one_file_come_out_in_any_order(
     back: tuple[str, str], team: Team, site_packages: Path
