@@ -566,7 +566,8 @@ FIELD: dict[str, Way] = {
     "a method of the name": _field("def max_queued_requests(self):\n    return None"),
     "behind the first method": lambda s: Spot(
         s.source.path, _field("pass")(s).encode(), SiteResult(s.definition, "", 1, State.READY)
-    ).at_end_of_itself("max_queued_requests: int = None"),
+    ).at_end_of_itself(
+        "def first(self):\n    return None\n\nmax_queued_requests: int = None"),
     "the class renamed": lambda s: s.text.replace(f"class {s.name}", f"class {s.name}Old"),
     "the class defined again": lambda s: s.at_end(f"class {s.name}:\n    pass"),
     "the class replaced": lambda s: s.at_end(f"from elsewhere import Other as {s.name}"),

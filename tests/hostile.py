@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
 import sys
-import time
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -18,17 +18,27 @@ from sources import PATH, backend
 from targets import files, installed
 
 SECONDS, MEGABYTES = 20.0, 700.0
-"""What no case may take, on a slow machine: the largest file that is read at all has 64 MB."""
+"""CPU time and memory that no case may take: the largest file that is read at all has 64 MB."""
 
 
 class Ran(NamedTuple):
-    """A run of the command line as a process."""
+    """A run of the command line as a process: CPU seconds and the largest memory of it and its
+    children."""
 
     code: int
     out: str
     err: str
     seconds: float
     megabytes: float
+
+
+_MEASURE = """\
+import json, resource, subprocess, sys
+code = subprocess.call(sys.argv[2:], timeout=float(sys.argv[1]))
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print("\\n" + json.dumps([code, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
+"""
+"""A small process around: memory is inherited from what a process is made by."""
 
 
 def run(place: Path, *arguments: str, env: dict[str, str] | None = None) -> Ran:
@@ -38,25 +48,14 @@ def run(place: Path, *arguments: str, env: dict[str, str] | None = None) -> Ran:
         "REWRITER_STATE_DIR": str(place / "state"), "PYTHONPATH": str(place / "plugins"),
         "REWRITER_PLUGIN_SECONDS": "3", **(env or {}),
     }  # fmt: skip
-    out, err = place / "stdout", place / "stderr"
-    started = time.monotonic()
-    with out.open("wb") as first, err.open("wb") as second:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rewriter", *arguments],
-            stdin=subprocess.DEVNULL, stdout=first, stderr=second, cwd=place, env=environment,
-        )  # fmt: skip
-        while True:
-            ended, status, used = os.wait4(process.pid, os.WNOHANG)
-            if ended:
-                break
-            if time.monotonic() - started > 2 * SECONDS:
-                process.kill()
-            time.sleep(0.02)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    return Ran(
-        process.returncode, out.read_text("utf-8", "replace"), err.read_text("utf-8", "replace"),
-        time.monotonic() - started, used.ru_maxrss / 1024,
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", _MEASURE, str(6 * SECONDS), sys.executable, "-m", "rewriter",
+         *arguments],
+        stdin=subprocess.DEVNULL, capture_output=True, cwd=place, env=environment, check=True,
     )  # fmt: skip
+    out, _, measured = done.stdout.decode("utf-8", "replace").rstrip().rpartition("\n")
+    code, seconds, megabytes = json.loads(measured)
+    return Ran(code, out, done.stderr.decode("utf-8", "replace"), seconds, megabytes)
 
 
 class Case(NamedTuple):
