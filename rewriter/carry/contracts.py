@@ -7,6 +7,7 @@ to tell.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -58,8 +59,11 @@ def faults(module: Module, lines: frozenset[int], package: Package) -> dict[Key,
 def importers(name: str, module: Module, package: Package) -> set[str]:
     """Return the paths of the modules that import a name of a module from it."""
     found: set[str] = set()
+    last = module.name.rsplit(".", 1)[-1].encode()
+    line = re.compile(rb"\bfrom\s+[\w.]*\b%s\s+import\b" % re.escape(last))
     for path in package.tree.holding(name.encode()):
-        other = package.at(path) if path != module.path else None
+        asks = path != module.path and line.search(package.read(path) or b"")
+        other = package.at(path) if asks else None
         nodes = ast.walk(other.tree) if other is not None else ()
         for node in nodes:
             if isinstance(node, ast.ImportFrom) and any(a.name == name for a in node.names):
