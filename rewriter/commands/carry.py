@@ -54,8 +54,8 @@ def run(
     """Carry patches from one release to another, by structure.
 
     With --repo DIR, --from and --onto are commits of it. Exit 0 if every hunk has one place, 1 if
-    there are conflicts, 2 for bad input. Nothing is written on 1 or 2; with --partial what can be
-    carried is, and conflicts still exit 1.
+    there are conflicts or hunks to review, 2 for bad input. Nothing is written on 1 or 2; with
+    --partial what can be carried is, and it still exits 1.
     """
     from rewriter.patching import opened, release_named
     from rewriter.report.progress import fetching
