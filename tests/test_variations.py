@@ -62,10 +62,6 @@ def _has_keyword(part: str) -> bool:
 
 
 _RUN = ("q_nope", "q_pe", "ckv_cache", "kpe_cache")
-_PLAN = (
-    "qo_indptr", "kv_indptr", "kv_indices", "kv_len_arr", "num_heads", "head_dim_ckv",
-    "head_dim_kpe", "page_size", "causal", "sm_scale", "q_data_type", "kv_data_type",
-)  # fmt: skip
 
 CAST: dict[str, Way] = {
     "dtype by keyword": _cast("{pool}.to(dtype={dtype})"),
@@ -89,8 +85,6 @@ CAST: dict[str, Way] = {
 }  # fmt: skip
 
 PLAN: dict[str, Way] = {
-    "plan by keyword": _plan(lambda f, w, a, i: (
-        "", f"{f}({', '.join(_named(a, _PLAN) if f.endswith('.plan') else a)})")),
     "indices in a local": _plan(lambda f, w, a, i: (
         f"rows = {i}\n", f"{f}({', '.join('rows' if p == i else p for p in a)})"
         if i in a else f"{f}({', '.join(a)})")),
