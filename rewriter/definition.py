@@ -171,16 +171,34 @@ class Definition:
 
     def code(self, node: cst.CSTNode) -> str:
         """Return a node's text as it stands, brackets around it not included."""
-        import libcst as cst
-
-        if node.__class__ is cst.Name:  # needs no measuring
-            return str(node.value)
+        name = dotted(node)  # needs no measuring
+        if name is not None:
+            return name
         start, end = self.span(node)
         return self.source.text[start:end]
 
     def line(self, node: cst.CSTNode) -> int:
         """Return the 1-based line in the file where a node begins."""
         return self.source.line_at(self.span(node)[0])
+
+
+def dotted(node: cst.CSTNode) -> str | None:
+    """Return the text of a name, or of names with nothing but dots between; None of others."""
+    import libcst as cst
+
+    parts: list[str] = []
+    while node.__class__ is cst.Attribute:
+        assert isinstance(node, cst.Attribute)
+        around = (node.dot.whitespace_before, node.dot.whitespace_after)
+        if any(getattr(space, "value", None) != "" for space in around):
+            return None
+        parts.append(node.attr.value)
+        node = node.value
+        if node.lpar:
+            return None
+    if not isinstance(node, cst.Name):
+        return None
+    return ".".join([node.value, *reversed(parts)])
 
 
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:

@@ -72,8 +72,15 @@ def calls_with(
     """
     given: dict[cst.Call, set[str]] = {}
     wanted = {*one, *other}
+    tails = {code.rpartition(".")[2] for code in wanted}
     for node in definition.nodes:
-        if node.__class__ not in (cst.Name, cst.Attribute) or definition.code(node) not in wanted:
+        if isinstance(node, cst.Attribute):
+            tail = node.attr.value
+        elif isinstance(node, cst.Name):
+            tail = node.value
+        else:
+            continue
+        if tail not in tails or definition.code(node) not in wanted:  # a look before measuring
             continue
         around = definition.parents[node]
         while around is not None and not isinstance(around, cst.BaseStatement):
