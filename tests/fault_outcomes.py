@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 from fault_scenarios import OUT, OVERLAY, SCENARIOS, Scenario, Stage, byte_code, compile_all
 from faults import CUT, FULL, HALF, KILL, Call, Ended, Faults, watched
-from installing import FakeCodemods, record_faults, rewriter, tree
+from installing import FakeCodemods, fake_codemods, record_faults, rewriter, tree
 
 from rewriter.transaction.journal import LEFT_NAME
 
@@ -375,9 +375,9 @@ def staged(place: Path, *, sync: bool = False) -> Iterator[Stage]:
         sync: let ``fsync`` and waiting take their time. A killed process's bytes are the system's
             already, and that each is synced is looked at in the list of calls.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("state", "codemods", "home"):
-            (place / name).mkdir()
+    for name in ("state", "codemods", "home"):
+        (place / name).mkdir()
+    with fake_codemods(place / "codemods") as codemods, pytest.MonkeyPatch.context() as patch:
         patch.setenv("REWRITER_STATE_DIR", str(place / "state"))
         patch.setenv("REWRITER_CACHE_DIR", str(place / "home" / "cache"))
         patch.setenv("HOME", str(place / "home"))
@@ -385,7 +385,7 @@ def staged(place: Path, *, sync: bool = False) -> Iterator[Stage]:
         if not sync:
             patch.setattr(os, "fsync", lambda descriptor: None)
             patch.setattr("rewriter.transaction.run.GRACE", 0.0)
-        yield Stage(place / "work", place / "state", FakeCodemods(patch, place / "codemods"))
+        yield Stage(place / "work", place / "state", codemods)
 
 
 def _pairs(made: Trial, every: int) -> Iterator[Iterator[tuple[str, str]]]:

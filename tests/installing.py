@@ -205,15 +205,20 @@ class FakeCodemods:
         self.use({path: text.replace(old, new)})
 
 
-@pytest.fixture
-def codemods(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[FakeCodemods]:
-    """Put the fake codemods in the place of ours: alpha, beta, gamma, delta."""
-    with monkeypatch.context() as patched:
-        yield FakeCodemods(patched, tmp_path_factory.mktemp("codemods"))
+@contextlib.contextmanager
+def fake_codemods(place: Path) -> Iterator[FakeCodemods]:
+    """Put the fake codemods in the place of ours, and ours back: alpha, beta, gamma, delta."""
+    with pytest.MonkeyPatch.context() as patched:
+        yield FakeCodemods(patched, place)
     for cached in (catalog.directory, catalog.load, catalog.companion_bytes):
         cached.cache_clear()
+
+
+@pytest.fixture
+def codemods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCodemods]:
+    """Put the fake codemods in the place of ours for a test."""
+    with fake_codemods(tmp_path_factory.mktemp("codemods")) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

@@ -132,7 +132,8 @@ MUTATIONS = (
          "companion: other shape"),
     _one("another dtype than the model's is left alone", " and shared.dtype == dtype", "",
          "companion: other dtype"),
-    _one("debug compares", 'if SWITCH == "debug":', "if False:", "companion: debug"),
+    _one("debug compares", 'if SWITCH == "debug":\n            _compare(',
+         "if False:\n            _compare(", "companion: debug"),
     _one("one line in the log", "    _told = True\n", "", "companion: one line"),
     # convert, without Triton
     _one("no rows, no launch", "    if rows.shape[0] == 0:\n        return\n", "",
