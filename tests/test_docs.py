@@ -175,7 +175,8 @@ def test_no_text_of_upstreams_is_shown() -> None:
 def test_a_reader_can_lay_out_what_the_pages_name(tmp_path: Path) -> None:
     """With nothing but the tool installed: nothing of the tests' own packages is imported."""
     script = (
-        "import runpy, sys\n"
+        "import runpy, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # may be inherited ignored
         "sys.modules.update(dict.fromkeys(['pytest', 'numpy', 'torch']))\n"
         "runpy.run_path(sys.argv.pop(1), run_name='__main__')"
     )
@@ -189,6 +190,9 @@ def test_a_reader_can_lay_out_what_the_pages_name(tmp_path: Path) -> None:
         while not told or (told[-1] and "serving on" not in told[-1]):
             told.append(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        try:
+            assert process.wait(30) == 0
+        finally:
+            process.kill()  # else leaving the block would wait for it
     assert told[-1].startswith("serving on http://127.0.0.1:")
     assert {p.name for p in tmp_path.iterdir()} == set(docs_stage.PARTS)
