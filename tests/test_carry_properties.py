@@ -151,6 +151,8 @@ def test_renamed_locals_compute_the_same(
     if before == after:
         return
     found = result(before, after, renamed)
+    if any(hunk.fate is Fate.REVIEW for hunk in found.results):
+        return  # another function has the renamed statement too: said, and nothing is guessed
     assert not found.conflicts, reasons(found)
     name = program[number][0]
     spaces: list[dict[str, Any]] = [{}, {}]
