@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from carrying import PATH, Tree, code, diff, fates, reasons, text
+from carrying import PATH, Tree, code, diff, fates, place, reasons, text
 
 from rewriter.carry.carrying import Carried, carry
 from rewriter.carry.steps import Fate
@@ -147,6 +147,64 @@ def test_what_no_longer_fits_is_a_conflict(case: str) -> None:
     assert not unchanged.conflicts, reasons(unchanged)
 
 
+COROUTINE = (
+    LIBRARY
+    + """
+
+    async def fill(shape):
+        return shape
+"""
+)
+
+
+def test_a_call_without_await_of_what_is_a_coroutine_by_now() -> None:
+    ours = edited("import Plan, measure", "import Plan, fill, measure", using("fill(batch)"))
+    plain = {OTHER: COROUTINE.replace("async def", "def")}
+    found = placed(ours, older=plain, newer={OTHER: COROUTINE})
+    assert "the patch calls `fill` without `await`; it is a coroutine by now" in reasons(found)
+    assert found.changes == ()
+    assert not placed(ours, older=plain).conflicts
+    # on its own release it is the patch's fault, and no matter of carrying
+    assert not placed(ours, older={OTHER: COROUTINE}).conflicts
+
+
+def test_an_await_that_the_patch_takes_away_where_upstream_calls_another_coroutine() -> None:
+    base = """
+        class Server:
+            async def stop(self):
+                await self.queue.put(1)
+
+            async def _send(self, what):
+                await self.queue.put(what)
+    """
+    ours = base.replace("await self.queue.put(1)", "self.queue.put(1)")
+    theirs = base.replace("self.queue.put(1)", "self._send(1)")
+    found = place(base, ours, theirs)
+    assert "calls `self._send` without `await`" in reasons(found)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("self.full = 1", True),
+        ("return self.queue.put(1)", False),
+        ("raise NotImplementedError", False),
+    ],
+)
+def test_an_await_of_what_is_no_coroutine_any_more(body: str, told: bool) -> None:
+    base = f"""
+        class Server:
+            async def stop(self):
+                self.stopped = True
+
+            async def fill(self):
+                {body}
+    """
+    ours = base.replace("stopped = True", "stopped = True\n                await self.fill()")
+    found = place(base, ours, base.replace("async def fill", "def fill"))
+    assert ("the patch awaits `self.fill`, which is no coroutine" in reasons(found)) is told
+
+
 def carried_without(path: str, ours: str, older: Mapping[str, str]) -> Carried:
     first = {PATH: code(BASE), OTHER: code(LIBRARY), **{p: code(t) for p, t in older.items()}}
     second = {p: t for p, t in first.items() if p != path}
@@ -245,6 +303,55 @@ def test_what_the_patch_takes_away_and_another_module_imports_by_now() -> None:
               OTHER: "from sglang.srt.mod import one\n"}),
     )  # fmt: skip
     assert "the patch takes away `one`, which sglang/srt/other.py imports by now" in reasons(found)
+
+
+# What a class binds: neither what its methods store in other objects nor their local names.
+BUFFERS = """
+    class Runner:
+        def __init__(self, rows):
+            self.rows = rows
+            self.wide = 2
+
+        def run(self, batch):
+            batch.wide = 1
+            wide = batch.wide
+            return wide
+"""
+
+
+@pytest.mark.parametrize(
+    ("there", "bound"),
+    [
+        ("self.buffers.wide = 2", False),
+        ("rows.wide = 2", False),
+        ("wide = 2", False),
+        ("self.wide: int = 2", True),
+        ("self.wide, self.deep = rows", True),
+        ('setattr(self, "wide", 2)', True),
+        ('self.register_buffer("wide", rows)', True),
+        ("for each in rows: setattr(self, each, 2)", True),
+        ("self.__dict__.update(rows)", True),
+        ("for self.wide in rows: pass", True),
+    ],
+)
+def test_which_attributes_a_class_binds(there: str, bound: bool) -> None:
+    ours = edited("return wide", "return wide + self.wide", BUFFERS)
+    found = place(BUFFERS, ours, edited("self.wide = 2", there, BUFFERS))
+    told = "uses `self.wide`, and `Runner` has no such attribute" in reasons(found)
+    assert told is not bound, reasons(found)
+
+
+def test_an_attribute_that_a_class_gives_to_an_object_it_makes() -> None:
+    theirs = edited("            self.wide = 2\n", "", BUFFERS)
+    theirs += """
+        @classmethod
+        def made(cls, rows):
+            runner = cls(rows)
+            runner.wide = 2
+            return runner
+    """
+    found = place(BUFFERS, edited("return wide", "return wide + self.wide", BUFFERS), theirs)
+    assert not found.conflicts, reasons(found)
 
 
 # --- placed, and to be reviewed --------------------------------------------------------------
@@ -375,3 +482,70 @@ def test_a_hunk_that_needs_a_conflict_is_held_back_in_the_same_function() -> Non
     found = one_file(base, ours, theirs, partial=True)
     assert Fate.CONFLICT in fates(found)
     assert found.changes == (), "what would read an unbound name is not written"
+
+
+# --- where a value comes from ----------------------------------------------------------------
+
+VALUES = """
+    def scores(x, scale):
+        width = 4
+        weights = project(x)
+        weights = weights.float()
+        total = weights.sum()
+        return total
+"""
+READS = edited(
+    "        return total\n", "        total += weights.max()\n        return total\n", VALUES
+)
+
+
+@pytest.mark.parametrize(
+    ("ours", "old", "new", "told"),
+    [
+        (READS, "weights = weights.float()", "weights = narrowed(weights)", "weights"),
+        (READS, "weights = project(x)", "weights = project(x, scale)", "weights"),
+        (READS, "width = 4", "width = 8", ""),
+        (READS, "weights = weights.float()", "weights = weights.float()  # 32", ""),
+        # read by the statement already: upstream's to keep right
+        (
+            edited("weights.sum()", "weights.sum() + 1", VALUES),
+            "weights = project(x)", "weights = project(x, scale)", "",
+        ),
+        # assigned further down
+        (
+            edited("width = 4\n", "width = 4\n        show(total)\n", VALUES),
+            "total = weights.sum()", "total = weights.mean()", "",
+        ),
+    ],
+)  # fmt: skip
+def test_upstream_changed_how_a_value_comes_about(
+    ours: str, old: str, new: str, told: str
+) -> None:  # fmt: skip
+    found = place(VALUES, ours, edited(old, new, VALUES))
+    if told:
+        assert set(fates(found)) == {Fate.REVIEW}
+        assert f"upstream changed how `{told}` comes about, which the patch reads" in reasons(found)
+        assert found.changes == ()
+    else:
+        assert not found.conflicts, reasons(found)
+
+
+def test_a_value_of_a_renamed_local_is_the_same() -> None:
+    theirs = VALUES.replace("weights", "marks")
+    found = place(VALUES, READS, theirs)
+    assert not found.conflicts, reasons(found)
+
+
+def test_a_name_of_a_function_around_is_not_the_one_inside() -> None:
+    base = """
+        def outer(x):
+            weights = project(x)
+
+            def inner(weights):
+                return weights
+
+            return inner(weights)
+    """
+    ours = edited("return weights\n", "show(weights)\n                return weights\n", base)
+    found = place(base, ours, edited("project(x)", "project(x, 1)", base))
+    assert not found.conflicts, reasons(found)

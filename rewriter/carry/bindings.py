@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from rewriter.carry.contracts import Fault, Key
-from rewriter.carry.package import DEFINITIONS, FUNCTIONS, Function, Module, Package, Place
+from rewriter.carry.package import DEFINITIONS, FUNCTIONS, Function, Module, Package, Place, stored
 from rewriter.carry.scopes import Scope, bound_in, touching
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -108,8 +108,10 @@ def _hint(node: ast.Attribute, scope: Scope) -> str:
 
 def binds(place: Place, name: str, package: Package) -> bool:
     """Tell whether a class, an ancestor, or a class made of it binds an attribute."""
-    if any(name in _attributes(each.node) for each in package.ancestry(place)[0]):
-        return True
+    for each in package.ancestry(place)[0]:
+        own = _attributes(each.node)
+        if own is None or name in own:
+            return True
     # a mixin's attributes are bound by the class that it is mixed into
     store = re.compile(rb"\bself\.%s\b\s*(:[^=\n]+)?=[^=]|\bdef %s\b" % ((name.encode(),) * 2))
     owner = place.node.name.encode()
@@ -120,19 +122,56 @@ def binds(place: Place, name: str, package: Package) -> bool:
     return False
 
 
+_ANY = frozenset({"__getattr__", "__getattribute__", "__dict__"})
+"""What makes a class have attributes that cannot be read off it."""
+
+
 @lru_cache(maxsize=2048)
-def _attributes(node: ast.ClassDef) -> frozenset[str]:
-    """Return what a class binds: its own names, and attributes that its methods store."""
-    found: set[str] = set()
+def _attributes(node: ast.ClassDef) -> frozenset[str] | None:
+    """Return what a class binds: its own names, and what its methods store; None: any name.
+
+    What they store in other objects, and their local names, are none of these.
+    """
+    found = set(_named(node.body))
     for each in ast.walk(node):
-        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
-            found.add(each.attr)
-        elif isinstance(each, FUNCTIONS) and each in node.body:
-            found.add(each.name)
-    for statement in node.body:
-        if isinstance(statement, ast.ClassDef):
-            found.add(statement.name)
-        for target in ast.walk(statement):
-            if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store):
-                found.add(target.id)
-    return frozenset(found)
+        if isinstance(each, FUNCTIONS):
+            found.update(_stored(each, node.name))
+        elif isinstance(each, ast.Attribute) and each.attr in _ANY:
+            return None
+        elif isinstance(each, ast.Call):
+            if isinstance(each.func, ast.Name) and each.func.id == "setattr":
+                if len(each.args) < 2 or not isinstance(each.args[1], ast.Constant):
+                    return None
+            # setattr(self, "x", …), self.register_buffer("x", …)
+            found.update(a.value for a in each.args[:2] if _is_text(a))  # type: ignore[attr-defined]
+    return None if found & _ANY else frozenset(found)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _named(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yield the names that a class's own statements bind, not those in its methods."""
+    for statement in body:
+        if isinstance(statement, DEFINITIONS):
+            yield statement.name
+            continue
+        yield from stored(statement)
+        for block in ("body", "orelse", "finalbody"):
+            yield from _named(getattr(statement, block, []))
+        for handler in getattr(statement, "handlers", []):
+            yield from _named(handler.body)
+
+
+def _stored(function: Function, owner: str) -> Iterator[str]:
+    """Yield the attributes that a function stores in its object, or in one that it makes."""
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    objects = {owner, *(a.arg for a in arguments[:1])}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            objects.update(t.id for t in node.targets if isinstance(t, ast.Name))
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            if isinstance(node.value, ast.Name) and node.value.id in objects:
+                yield node.attr

@@ -49,6 +49,8 @@ def faults(module: Module, lines: frozenset[int], package: Package) -> dict[Key,
             each = _call(node, scope, package)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             each = _attribute(node, scope, package)
+        elif isinstance(node, (ast.Expr, ast.Await)):
+            each = _awaited(node, scope, package)
         else:
             continue
         for key, reason in each:
@@ -147,6 +149,23 @@ def _call(node: ast.Call, scope: Scope, package: Package) -> Iterator[tuple[Key,
         name = ast.unparse(node.func)
         for problem in signatures.problems(node, signature):
             yield ("call", name, problem), f"`{name}` {problem}"
+
+
+def _awaited(
+    node: ast.Expr | ast.Await, scope: Scope, package: Package
+) -> Iterator[tuple[Key, str]]:  # fmt: skip
+    """Tell a coroutine that nothing awaits, and what is awaited and returns nothing."""
+    call = node.value
+    place = _callee(call.func, scope, package)[0] if isinstance(call, ast.Call) else None
+    if place is None or not isinstance(call, ast.Call) or place.node.decorator_list:
+        return
+    name, function = ast.unparse(call.func), place.node
+    if isinstance(node, ast.Expr) and isinstance(function, ast.AsyncFunctionDef):
+        yield ("await", name), f"the patch calls `{name}` without `await`; it is a coroutine by now"
+    elif isinstance(node, ast.Await) and isinstance(function, ast.FunctionDef):
+        if not any(isinstance(n, (ast.Return, ast.Raise, ast.Yield)) for n in ast.walk(function)):
+            reason = f"the patch awaits `{name}`, which is no coroutine by now and returns nothing"
+            yield ("await", name), reason
 
 
 def _signature(

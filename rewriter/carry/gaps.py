@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rewriter.carry import reviews, spots
-from rewriter.carry.ledger import Ledger
+from rewriter.carry.ledger import Added, Ledger
 from rewriter.carry.steps import Fate, Lines
 from rewriter.carry.texts import comments, fitted, newline
 from rewriter.carry.units import Block, Unit, walk
@@ -23,6 +23,7 @@ class Gaps:
     ) -> None:
         """Place statements that come or go between two that stay."""
         lines = _lines(base, span, gone), _span(new)
+        self.ledger.added.append(Added(base, span[0], gone, new))
         before = base.units[span[0] - 1] if span[0] else None
         after = base.units[span[1]] if span[1] < len(base.units) else None
         nearer = base.units[: span[0]][::-1], base.units[span[1] :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rewriter.carry.matching import Mapping
 from rewriter.carry.spots import Nowhere
@@ -11,6 +12,19 @@ from rewriter.carry.texts import shown
 from rewriter.carry.units import Block, Unit
 from rewriter.edits import TextEdit
 from rewriter.source import Source
+
+
+class Added(NamedTuple):
+    """Statements that a patch puts before one of its own release, or in place of some.
+
+    Attributes:
+        block, at: where, in the patch's release.
+    """
+
+    block: Block
+    at: int
+    gone: Sequence[Unit]
+    new: Sequence[Unit]
 
 
 class Ledger:
@@ -22,6 +36,8 @@ class Ledger:
             layout alone belongs to none.
         steps: what became of each change.
         changed: the statements that the patch changes or removes, and the patched lines.
+        added: the statements of the patched release that the patch adds or changes, with what
+            they replace.
     """
 
     def __init__(self, mapping: Mapping) -> None:
@@ -29,6 +45,7 @@ class Ledger:
         self.edits: list[tuple[Source, TextEdit, int | None]] = []
         self.steps: list[Step] = []
         self.changed: list[tuple[Unit, Lines]] = []
+        self.added: list[Added] = []
 
     def layout_only(self) -> None:
         """Say that the last edit is of layout alone: it stays when steps are left out."""

@@ -9,7 +9,7 @@ from rewriter.carry import plain
 from rewriter.carry.branches import Branches, branch
 from rewriter.carry.gaps import Gaps, inner
 from rewriter.carry.inside import Inside
-from rewriter.carry.ledger import Ledger
+from rewriter.carry.ledger import Added, Ledger
 from rewriter.carry.matching import Mapping, pairs
 from rewriter.carry.steps import Fate
 from rewriter.carry.texts import comments, fitted
@@ -111,6 +111,8 @@ class Placing:
             return
         if base.key != ours.key:
             self.ledger.changed.append((base, (ours.first, ours.last)))
+            if not base.segments and not ours.segments:
+                self.ledger.added.append(Added(base.block, base.index, [base], [ours]))
         if base.segments and len(base.segments) == len(ours.segments) and theirs.segments:
             self._segments(base, ours, theirs)
             return

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from rewriter.carry import plain, renaming, reviews, units
+from rewriter.carry import origins, plain, renaming, reviews, units
 from rewriter.carry.matching import likeness
 from rewriter.carry.paths import Tree
 from rewriter.carry.placing import Placing
@@ -78,6 +78,7 @@ def python(path: str, base: bytes, ours: bytes, onto: str, sources: Sources) -> 
         return Outcome([replace(s, fate=Fate.UPSTREAM, reason="") for s in placing.ledger.steps])
     steps = [_told(step, followed.lines) for step in placing.ledger.steps]
     steps += reviews.copies(older, newer, placing.ledger.changed)
+    steps += origins.changed(placing.ledger.added, placing.mapping)
     edits = [(source.path, edit, step) for source, edit, step in placing.ledger.edits]
     return Outcome(steps, edits)
 
