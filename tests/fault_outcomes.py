@@ -188,7 +188,7 @@ class Trial(NamedTuple):
             if call.what == "write":
                 yield "SIGKILL half-way", {call.number: HALF}
                 yield "ENOSPC half-way", {call.number: FULL}
-            if call.what == "fsync":
+            if call.what in ("fsync", "sync all"):
                 yield "power cut", {call.number: CUT}
             for number in ERRORS:
                 yield errno.errorcode[number], {call.number: number}
@@ -384,6 +384,7 @@ def staged(place: Path, *, sync: bool = False) -> Iterator[Stage]:
         patch.chdir(place)
         if not sync:
             patch.setattr(os, "fsync", lambda descriptor: None)
+            patch.setattr("rewriter.transaction.folder.sync_all", lambda descriptor: None)
             patch.setattr("rewriter.transaction.run.GRACE", 0.0)
         yield Stage(place / "work", place / "state", codemods)
 

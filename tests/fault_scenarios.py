@@ -14,7 +14,7 @@ import patching
 from fake_sglang import installed_files
 from installing import MIXER, MIXER_SOURCE, PACKAGE, SCALER, FakeCodemods, rewriter
 
-from rewriter.transaction import folder
+from rewriter.transaction import durable, folder
 
 SITE, CLONE, OVERLAY, OUT = "site-packages", "clone", "overlay", "out"
 OLDER, PATCH = "older", "./team.patch"
@@ -53,7 +53,7 @@ class Scenario(NamedTuple):
         command: what is disturbed.
         back: the command that undoes it; empty where there is none.
         at: the target, for ``status``.
-        lacks: takes something from the process that some systems lack.
+        lacks: takes something from the process that some systems lack, or makes few names many.
         done: words of the refusal where there is nothing left to do: only a record knows a patch.
     """
 
@@ -187,6 +187,11 @@ def no_swap_and_no_links() -> None:
     folder.exchange = lambda *_: False
 
 
+def few_are_many() -> None:
+    """Sync as a run over thousands of names does."""
+    durable.MANY = 0
+
+
 # --- the list ------------------------------------------------------------------------------
 
 _SITE, _CLONE = f"--site-packages {SITE}", f"--checkout {CLONE}"
@@ -232,4 +237,11 @@ SCENARIOS = (
     Scenario("output: a new directory", installed, _OUT, "", f"--site-packages {OUT}"),
     Scenario("output: over an earlier one", after(installed, _OUT),
              f"apply delta {_SITE} --output {OUT}", "", f"--site-packages {OUT}"),
+    Scenario("many names: an output", installed, _OUT, "", f"--site-packages {OUT}", few_are_many),
+    Scenario("many names: over an earlier output", after(installed, _OUT),
+             f"apply delta {_SITE} --output {OUT}", "", f"--site-packages {OUT}", few_are_many),
+    Scenario("many names: apply", after(installed, _ALPHA), f"apply delta beta {_SITE}",
+             f"revert delta beta {_SITE}", _SITE, few_are_many),
+    Scenario("many names: revert", after(installed, *_THREE), f"revert delta beta {_SITE}",
+             f"apply delta beta {_SITE}", _SITE, few_are_many),
 )  # fmt: skip

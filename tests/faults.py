@@ -2,8 +2,8 @@
 
 A run goes on in a child process in which every call that changes or reads a watched directory is
 numbered: by Python's audit events, which nothing in the process can go round, and by ``os.write``,
-``os.fsync`` and the swap of two names, which have no event. One of them then fails, is done by
-half, or is the last that the process lives to make.
+``os.fsync``, the sync of a file system and the swap of two names, which have no event. One of them
+then fails, is done by half, or is the last that the process lives to make.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ class _Watch:
         self.places = tuple(os.path.realpath(place) for place in places)
         self.faults = faults
         self.calls: list[Call] = []
-        self._unsynced: set[int] = set()
+        self._unsynced: set[str] = set()
         self._open, self._write, self._fsync = os.open, os.write, os.fsync
-        self._swap = folders.exchange
+        self._swap, self._sync_all = folders.exchange, folders.sync_all
         self._busy = False
 
     def start(self) -> None:
@@ -118,6 +118,7 @@ class _Watch:
         os.open = self.open
         os.write = self.write
         os.fsync = self.fsync
+        folders.sync_all = self.sync_all
         if self._swap is exchange.exchange:  # else the system is to lack it
             folders.exchange = self.swap
         sys.addaudithook(self.event)
@@ -153,8 +154,9 @@ class _Watch:
         return fault
 
     def _die(self, *, cut: bool = False) -> NoReturn:
-        for descriptor in self._unsynced if cut else ():
-            os.ftruncate(descriptor, 0)
+        self._busy = True
+        for place in self._unsynced if cut else ():
+            os.truncate(place, 0)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("killed")
 
@@ -178,20 +180,27 @@ class _Watch:
         return self._open(path, flags, mode, dir_fd=dir_fd)
 
     def write(self, descriptor: int, raw: Any) -> int:
-        fault = self.told("write", self._whole(descriptor))
+        place = self._whole(descriptor)
+        fault = self.told("write", place)
         if fault in (HALF, FULL):
             self._write(descriptor, bytes(raw)[: len(raw) // 2])
             if fault == HALF:
                 self._die()
             raise OSError(28, os.strerror(28))
-        self._unsynced.add(descriptor)
+        self._unsynced.add(place)
         return self._write(descriptor, raw)
 
     def fsync(self, descriptor: int) -> None:
         what = "fsync directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "fsync"
-        self.told(what, self._whole(descriptor))
-        self._unsynced.discard(descriptor)
+        place = self._whole(descriptor)
+        self.told(what, place)
+        self._unsynced.discard(place)
         self._fsync(descriptor)
+
+    def sync_all(self, descriptor: int) -> None:
+        self.told("sync all", self._whole(descriptor))
+        self._unsynced.clear()
+        self._sync_all(descriptor)
 
     def swap(self, folder: int, name: str, other: str) -> bool:
         self.told("swap", self._whole(other, folder))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from faults import watched
 from installing import (
     MIXER,
     MIXER_SOURCE,
@@ -20,6 +25,8 @@ from installing import (
     states,
     tree,
 )
+
+from rewriter.transaction import folder
 
 __all__ = ["codemods", "sealed_state", "site_packages"]
 
@@ -175,6 +182,45 @@ def test_output_is_a_target_of_its_own(site_packages: Path, tmp_path: Path) -> N
     assert tree(out) == {
         path: seen for path, seen in before.items() if Path(path).parts[0] == "sglang"
     }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each name is synced by itself")
+def test_many_names_are_synced_together(
+    site_packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first change, before the journal goes, and after what is left over went."""
+    for number in range(100):
+        (site_packages / f"sglang/more_{number}.py").write_text(f"NUMBER = {number}\n")
+    fsync, sync_all = os.fsync, folder.sync_all
+    one_by_one: list[int] = []
+    together: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: (one_by_one.append(fd), fsync(fd)))
+    monkeypatch.setattr(folder, "sync_all", lambda fd: (together.append(fd), sync_all(fd)))
+    out = tmp_path / "out"
+    done = rewriter("apply", "alpha", "--site-packages", site_packages, "--output", out, "--full")
+    assert done.code == 0, done.err
+    assert (out / "sglang/more_99.py").read_text() == "NUMBER = 99\n"
+    assert len(together) == 3
+    assert len(one_by_one) < 10, "only directories and the journal"
+
+
+@pytest.mark.parametrize(("soft", "hard", "code"), [(100, 1000, 0), (100, 100, 2)])
+def test_more_directories_than_may_be_open(
+    site_packages: Path, tmp_path: Path, soft: int, hard: int, code: int
+) -> None:
+    for number in range(100):
+        place = site_packages / f"sglang/more_{number}/a.py"
+        place.parent.mkdir()
+        place.write_text("")
+    out = tmp_path / "out"
+    command = f"apply alpha --site-packages {site_packages} --output {out} --full".split()
+    few = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+    done = watched([out], command, prepare=few).done
+    assert done is not None
+    assert done.code == code, done.err
+    if code:
+        assert "Raise the limit: ulimit -n " in done.err
+        assert not out.exists()
 
 
 def test_full_needs_output(site_packages: Path) -> None:

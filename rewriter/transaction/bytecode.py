@@ -12,6 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+_TAIL = re.compile(r"\..*\.pyc(\.\d+)?")
+"""What follows the module's name. Digits at its end: an interpreter died writing it."""
+
 
 def caches(source: Path) -> Iterator[Path]:
     """Yield the cached files of a source, of every interpreter and optimisation level.
@@ -22,14 +25,14 @@ def caches(source: Path) -> Iterator[Path]:
     Raises:
         OSError: a cache cannot be listed, so it cannot be known what runs.
     """
-    ours = re.compile(rf"{re.escape(source.name.removesuffix('.py'))}\..*\.pyc(\.\d+)?")
+    stem = source.name.removesuffix(".py")
     for folder in folders(source):
         try:
             found = sorted(folder.iterdir())
         except (FileNotFoundError, NotADirectoryError):
             continue
         for path in found:
-            if ours.fullmatch(path.name):  # digits at its end: an interpreter died writing it
+            if path.name.startswith(stem) and _TAIL.fullmatch(path.name, len(stem)):
                 yield path
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rewriter.errors import RefusedError
+from rewriter.transaction.durable import sync_all
 from rewriter.transaction.exchange import exchange
 
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
@@ -193,6 +194,10 @@ class Folder:
     def sync(self) -> None:
         """Make the entries durable."""
         os.fsync(self._fd)
+
+    def sync_all(self) -> None:
+        """Make durable all that was written to the directory's file system."""
+        sync_all(self._fd)
 
     def refuses(self) -> str:
         """Say why entries cannot be replaced here; empty where they can."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -12,6 +13,7 @@ from rewriter.targets.home import Home
 from rewriter.transaction import attributes, bytecode
 from rewriter.transaction.folder import Folder
 from rewriter.transaction.journal import Noted, Write
+from rewriter.transaction.steps import Step
 
 
 class Ground:
@@ -57,9 +59,11 @@ class Ground:
 
     def lacking(self, write: Write | Noted) -> list[Path]:
         """Return the directories to make for a new file, outer ones first."""
-        place = self.place(write)
         if write.at == "home" or write.before is not None or write.after is None:
             return []
+        if (write.at, write.path.rpartition("/")[0]) in self._folders:
+            return []
+        place = self.place(write)
         return [above for above in reversed(place.parents) if not above.is_dir()]
 
     def above_home(self) -> list[Path]:
@@ -97,6 +101,16 @@ class Ground:
         finally:
             folder.close()
 
+    def sync_step(self) -> Step:
+        """Return the step that makes all durable that was written where the open folders lie."""
+
+        def sync() -> None:
+            devices = {folder.own_status().st_dev: folder for folder in self._folders.values()}
+            for folder in devices.values():
+                folder.sync_all()
+
+        return Step("sync all", os.fspath(self.home.root), sync)
+
     def package_directory(self) -> Path:
         """Return where the package really lies.
 
@@ -127,6 +141,31 @@ class Ground:
         place = self.place(write)
         real = Path(os.path.realpath(place.parent)) / place.name
         return [place] if place == real else [place, real]
+
+
+_SPARE = 64
+"""Open files beside the folders: the journal, the lock, pipes to git, the interpreter's own."""
+
+
+def allow(writes: Sequence[Write] | Sequence[Noted]) -> None:
+    """Let this process hold the folders of so many writes open at a time.
+
+    Raises:
+        RefusedError: the system does not let it.
+    """
+    import resource
+
+    needed = len({(write.at, write.path.rpartition("/")[0]) for write in writes}) + _SPARE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    except (OSError, ValueError) as error:
+        raise RefusedError(
+            f"{needed} files and directories have to be open at a time, and this process may open "
+            f"{hard}; nothing was written. Raise the limit: ulimit -n {needed}"
+        ) from error
 
 
 def check(ground: Ground, writes: tuple[Write, ...]) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from rewriter.errors import Interrupted, RefusedError, TargetError
 from rewriter.targets.disk import entries
 from rewriter.targets.home import Home
-from rewriter.transaction import bytecode, journal
+from rewriter.transaction import bytecode, durable, journal
 from rewriter.transaction.folder import Folder, fingerprint
-from rewriter.transaction.ground import Ground
+from rewriter.transaction.ground import Ground, allow
 from rewriter.transaction.journal import LEFT_NAME, Journal, Noted, new_name, old_name
 from rewriter.transaction.steps import Step, StepFailed, perform
 
@@ -37,6 +37,7 @@ def recover(home: Home) -> str:
         found = journal.read(home)
         if found is None:  # an installer has just taken the package away
             return ""
+        allow(found.writes)
         with Ground(home) as ground:
             told = settle(ground, found)
     finally:
@@ -180,7 +181,8 @@ def _undoing_steps(ground: Ground, found: Journal, needed: list[Noted]) -> Itera
             yield Step("rename", place, _bound(folder.rename, aside, name))
         else:
             yield Step("rename", place, _bound(folder.rename, old, name))
-        yield Step("sync directory", str(folder.path), folder.sync)
+        if not durable.at_once(found.writes):
+            yield Step("sync directory", str(folder.path), folder.sync)
         for source in ground.sources(write):
             yield Step("drop byte code", str(source), _bound(bytecode.drop, source))
 
@@ -199,8 +201,11 @@ def closing_steps(ground: Ground, found: Journal) -> Iterator[Step]:
             if folder.status(left) is not None:
                 folders[folder] = None
                 yield Step("unlink", str(folder.path / left), _bound(folder.unlink, left))
-    for folder in folders:
-        yield Step("sync directory", str(folder.path), folder.sync)
+    if durable.at_once(found.writes):
+        yield ground.sync_step()
+    else:
+        for folder in folders:
+            yield Step("sync directory", str(folder.path), folder.sync)
     for place in _left_empty(ground, found):
         yield Step("remove directory", str(place), _bound(_remove_if_empty, place))
     try:

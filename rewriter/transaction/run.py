@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rewriter.errors import Interrupted, RefusedError, RewriterError
 from rewriter.targets.home import Home
-from rewriter.transaction import attributes, bytecode, journal
+from rewriter.transaction import attributes, bytecode, durable, journal
 from rewriter.transaction.attributes import Attributes
 from rewriter.transaction.folder import Folder, Link, content_of, fingerprint
-from rewriter.transaction.ground import Ground, check
+from rewriter.transaction.ground import Ground, allow, check
 from rewriter.transaction.journal import Journal, Noted, Write, new_name, old_name
 from rewriter.transaction.moves import CHANGED, Moved, put, second_name, take_away, write_all
 from rewriter.transaction.recovery import clear, closing_steps, put_back
@@ -30,6 +30,9 @@ class Run:
     a second name for every old file; then only renames, each after a last look at what it
     replaces; reading back; then the second names and the journal go. So a full disk is met
     before the first change, and undoing takes no space.
+
+    Of many names the bytes are made durable together before the first change, and the changes
+    together before the journal goes: whatever part of them a power cut leaves, the journal tells.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Run:
         self._published = False
         self._closing = False
         self._waited = False
+        self._at_once = durable.at_once(writes)
         self.journal = Journal(
             command,
             secrets.token_hex(4),
@@ -66,6 +70,7 @@ class Run:
             Interrupted: it could not be done, nor be undone; the next writing command will.
         """
         with self._ground:
+            allow(self.writes)
             try:
                 check(self._ground, self.writes)
             except OSError as error:
@@ -107,20 +112,24 @@ class Run:
         yield from self._directory_steps(self._ground.above_home())
         yield from self._journal_steps()
         for write in self.writes:
-            yield from self._directory_steps(self._ground.lacking(write))
+            lacking = self._ground.lacking(write)
+            yield from self._directory_steps(lacking, sync=not self._at_once)
             yield from self._staging_steps(write)
         for write in self.writes:
             yield from self._backup_steps(write)
         yield from self._sync_steps()
         for write in self.writes:
             yield from self._change_steps(write)
+        if self._at_once:
+            yield self._ground.sync_step()
         yield from self._verify_steps()
 
-    def _directory_steps(self, lacking: Sequence[Path]) -> Iterator[Step]:
+    def _directory_steps(self, lacking: Sequence[Path], *, sync: bool = True) -> Iterator[Step]:
         for place in lacking:
             yield Step("make directory", str(place), _bound(self._ground.make, place))
             around = place.parent
-            yield Step("sync directory", str(around), _bound(self._ground.sync, around))
+            if sync:
+                yield Step("sync directory", str(around), _bound(self._ground.sync, around))
 
     def _journal_steps(self) -> Iterator[Step]:
         home, name = self.home, self.home.journal
@@ -158,7 +167,8 @@ class Run:
         raw = content
 
         def finish() -> None:
-            os.fsync(opened[0])
+            if not self._at_once:
+                os.fsync(opened[0])
             os.close(opened.pop())
 
         yield Step("create", place, lambda: opened.append(folder.create(name)))
@@ -169,7 +179,7 @@ class Run:
                 place,
                 lambda: attributes.keep(opened[0], self._attributes(write)),
             )
-            yield Step("sync", place, finish)
+            yield Step("close" if self._at_once else "sync", place, finish)
         finally:
             if opened:
                 os.close(opened.pop())
@@ -182,6 +192,9 @@ class Run:
             )
 
     def _sync_steps(self) -> Iterator[Step]:
+        if self._at_once:
+            yield self._ground.sync_step()
+            return
         for folder in dict.fromkeys(self._folder(write) for write in self.writes):
             yield Step("sync directory", str(folder.path), folder.sync)
 
@@ -203,7 +216,8 @@ class Run:
             yield Step("unlink", place, lambda: take_away(folder, write, new, place))
         else:
             yield Step("rename", place, lambda: put(folder, write, new, place))
-        yield Step("sync directory", str(folder.path), folder.sync)
+        if not self._at_once:
+            yield Step("sync directory", str(folder.path), folder.sync)
         for source in self._ground.sources(write):
             yield Step("drop byte code", str(source), _bound(bytecode.drop, source))
 

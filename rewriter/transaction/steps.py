@@ -32,6 +32,8 @@ NAMES = (
     "keep attributes",
     "sync",
     "sync directory",
+    "sync all",
+    "close",
     "back up",
     "compare",
     "rename",
