@@ -268,13 +268,19 @@ def check_pages_that_are_none(module: ModuleType) -> None:
     Pool and target lie between others' rows, so that a kernel that follows one is seen.
     """
     pool = every_byte(torch.float8_e4m3fn, 3 * 64, 24)[64:128]
-    out = torch.full((3 * 64, 1, 24), 7.0, dtype=torch.bfloat16)
-    expected = out.clone()
-    module._convert_pages_fused(pool, table_of((5, -1), (16, 1)), ints(8, 5), out[64:128], 4)
-    for page in (0, 1, 5):
-        rows = slice(4 * page, 4 * page + 4)
-        expected[64:128][rows] = pool[rows].to(torch.bfloat16)
-    assert same_bits(out, expected)
+    strided = table_of((5, 99, -1, 99, 16, 99, 1))[:, ::2]
+    for table, lengths in (
+        (table_of((5, -1), (16, 1)), ints(8, 5)),
+        (table_of((5, -1, 16, 1)), ints(13)),
+        (strided, ints(13)),
+    ):
+        out = torch.full((3 * 64, 1, 24), 7.0, dtype=torch.bfloat16)
+        expected = out.clone()
+        module._convert_pages_fused(pool, table, lengths, out[64:128], 4)
+        for page in (0, 1, 5):
+            rows = slice(4 * page, 4 * page + 4)
+            expected[64:128][rows] = pool[rows].to(torch.bfloat16)
+        assert same_bits(out, expected)
 
 
 def check_pages_of_more_than_two_to_the_32(module: ModuleType) -> None:
@@ -300,11 +306,15 @@ def check_page_addresses_beyond_two_to_the_31(module: ModuleType) -> None:
 
         pool = sparse("pool", torch.uint8)
         pool[-size:, 0] = torch.arange(width).to(torch.uint8) % 120
-        keys, out = pool.view(torch.float8_e4m3fn), sparse("out", torch.bfloat16)
-        table = table_of((rows // size - 1,), (rows // size - 1,))
-        module._convert_pages_fused(keys, table, ints(3, 5), out, size)
-        assert same_bits(out[-size:], keys[-size:].to(torch.bfloat16))
-        assert not out[:10].count_nonzero()
+        keys, last = pool.view(torch.float8_e4m3fn), rows // size - 1
+        for table, lengths in (
+            (table_of((last,), (last,)), ints(3, 5)),
+            (table_of((last,)), ints(3)),
+        ):
+            out = sparse(f"out of {len(lengths)}", torch.bfloat16)
+            module._convert_pages_fused(keys, table, lengths, out, size)
+            assert same_bits(out[-size:], keys[-size:].to(torch.bfloat16))
+            assert not out[:10].count_nonzero()
 
 
 def check_wrappers(module: ModuleType) -> None:

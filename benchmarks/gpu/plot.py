@@ -20,6 +20,8 @@ ROOT = HERE.parent.parent
 RESULTS = HERE / "results"
 COLOURS = {"unpatched": "#b33", "patched": "#27a", "bf16": "#888", "native": "#c80"}
 KINDS = ("unpatched", "patched", "bf16")
+NAMES = {"unpatched": "unpatched", "patched": "patched", "bf16": "BF16 KV cache"}
+POOL = 495_552
 
 
 def main() -> None:
@@ -28,9 +30,21 @@ def main() -> None:
         json.loads((RESULTS / f"h200-{release}.json").read_text())
         for release in ("0.5.12.post1", "0.5.17")
     )
-    figure, places = plt.subplots(2, 2, figsize=(9.4, 7.2), layout="constrained")
-    (served, kernels), (paged, attention) = places
-    serving(served, [older, newer])
+    figure, places = plt.subplots(3, 2, figsize=(9.4, 10.6), layout="constrained")
+    (served, fa3), (points, attention), (kernels, paged) = places
+    serving(
+        served,
+        [(older["sglang"], older["serve"]), (newer["sglang"], newer["serve"])],
+        "FlashInfer, pool of 495,552, one stream",
+    )
+    first, second = older["fa3"]["first"], older["fa3"]["second"]
+    unpatched = [row for row in first["serve"] if row["kind"] == "unpatched"]
+    serving(
+        fa3,
+        [(older["sglang"], unpatched + second["serve"])],
+        "FlashAttention 3 (unpatched: pool of 327,680)",
+    )
+    grid(points, older)
     rows_alone(kernels, newer)
     pages_alone(paged, older)
     peers(attention, newer)
@@ -42,25 +56,43 @@ def main() -> None:
     print(target.relative_to(ROOT))
 
 
-def serving(axes: Axes, found: list[dict[str, Any]]) -> None:
+def serving(axes: Axes, found: list[tuple[str, list[dict[str, Any]]]], title: str) -> None:
     """Draw the time per token of one stream, release by release and prompt by prompt."""
-    names = {"bf16": "BF16 KV cache"}
     labels: list[str] = []
-    for release, result in enumerate(found):
-        rows = {row["kind"]: row for row in result["serve"]}
+    for release, (name, served) in enumerate(found):
+        rows = {row["kind"]: row for row in served}
         for number, kind in enumerate(KINDS):
             values = [time["tpot_ms"] for time in rows[kind]["times"]]
             at = [2 * release + place + 0.27 * (number - 1) for place in range(len(values))]
             bars = axes.bar(
                 at, values, 0.25, color=COLOURS[kind],
-                label=None if release else names.get(kind, kind),
+                label=None if release else NAMES[kind],
             )  # fmt: skip
             axes.bar_label(bars, fmt="%.1f", fontsize=7)
-        labels += [f"{result['sglang']}\n{t['prompt']:,} tokens" for t in rows["bf16"]["times"]]
+        labels += [f"{name}\n{t['prompt']:,} tokens" for t in rows["bf16"]["times"]]
     axes.set_xticks(range(len(labels)), labels, fontsize=7)
     axes.set_ylim(0, 92)
     axes.set_ylabel("ms per token (TPOT)")
-    axes.set_title("78 layers, FP8 pool of 495,552, one stream", fontsize=10)
+    axes.set_title(title, fontsize=10)
+    axes.legend(frameon=False, loc="upper center", ncols=3, fontsize=8)
+
+
+def grid(axes: Axes, found: dict[str, Any]) -> None:
+    """Draw the time per token over batches and contexts, of the pool that all servers had."""
+    taken = [point for point in found["grid"] if point["pool"] == POOL]
+    at = list(dict.fromkeys((point["batch"], point["context"]) for point in taken))
+    for number, kind in enumerate(KINDS):
+        values = [point["tpot_ms"] for point in taken if point["kind"] == kind]
+        bars = axes.bar(
+            [place + 0.29 * (number - 1) for place in range(len(at))], values, 0.27,
+            color=COLOURS[kind], label=NAMES[kind],
+        )  # fmt: skip
+        axes.bar_label(bars, fmt="%.0f", fontsize=6)
+    axes.set_xticks(range(len(at)), [f"{b} ×\n{c:,}" for b, c in at], fontsize=7)
+    axes.set_ylim(0, 96)
+    axes.set_xlabel("streams × tokens of context")
+    axes.set_ylabel("ms per token (TPOT)")
+    axes.set_title(f"FlashInfer, {found['sglang']}, pool of {POOL:,}", fontsize=10)
     axes.legend(frameon=False, loc="upper center", ncols=3, fontsize=8)
 
 

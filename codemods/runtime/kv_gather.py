@@ -446,36 +446,55 @@ if triton is not None:
         return value
 
     @triton.jit
+    def _rows_in_use(length, columns, PAGE: tl.constexpr):  # noqa: N803
+        """Return the rows of all pages that a request of this length refers to."""
+        return tl.minimum((tl.maximum(length, 0) + PAGE - 1) // PAGE, columns).to(tl.int32) * PAGE
+
+    @triton.jit
+    def _page_in_pool(page, pages):
+        """Return a page for every entry of a table: one that is no page becomes page 0.
+
+        The kernel writes where an entry leads; page 0 then gets what it would get anyway. A mask
+        would cost more.
+        """
+        return tl.where((page >= 0) & (page < pages), page, 0)
+
+    @triton.jit
     def _convert_kernel(
-        pool, rows, count, out, pool_rows, pool_stride, limit,
+        pool, entries, count, out, pool_rows, pool_stride, limit,
         WIDTH: tl.constexpr, VEC: tl.constexpr, CHUNKS: tl.constexpr,  # noqa: N803
+        PAGE: tl.constexpr, TABLE: tl.constexpr,  # noqa: N803
         FORMAT: tl.constexpr, SCATTER: tl.constexpr, PDL: tl.constexpr,  # noqa: N803
     ):  # fmt: skip
-        """Convert rows in chunks of VEC elements, one a thread: 16 bytes in, 32 bytes out.
+        """Convert the pages of one list in chunks of VEC elements, one a thread: 16 bytes in, 32
+        out.
 
-        Row numbers are loaded beside the count, not behind it, and one turn ahead: at small
-        counts the kernel's time is the latency of dependent loads. Chunks are counted in 32 bits:
-        enough for 59 million rows of 576; addresses are 64 bits wide.
+        The list holds rows (pages of 1), or is one request's line of a page table. Its entries
+        are loaded beside the count, not behind it, and one turn ahead: at small counts the
+        kernel's time is the latency of dependent loads. Chunks are counted in 32 bits: enough for
+        59 million rows of 576; addresses are 64 bits wide.
         """
         per_row: tl.constexpr = WIDTH // VEC
+        per_page: tl.constexpr = per_row * PAGE
         step = tl.num_programs(0) * CHUNKS
         lane = tl.arange(0, VEC)[None, :]
         chunk = tl.program_id(0) * CHUNKS + tl.arange(0, CHUNKS)
-        row = tl.load(rows + chunk // per_row, mask=chunk < limit * per_row, other=0)
-        used = tl.load(count)
+        page = tl.load(entries + chunk // per_page, mask=chunk < limit * per_page, other=0)
+        used = _rows_in_use(tl.load(count), limit, PAGE)
         whole = SCATTER and used >= pool_rows
-        if whole:
-            used = pool_rows
         total = used * per_row
         if PDL:
-            # The kernel before writes this step's keys. Row numbers and count are older: they
-            # were written while planning, before kernels that have all completed by now.
+            # The kernel before writes this step's keys. Entries and count are older: they were
+            # written before kernels that have all completed by now.
             tl.extra.cuda.gdc_wait()
         for _ in range(tl.program_id(0) * CHUNKS, total, step):
             ahead = chunk + step
-            next_row = tl.load(rows + ahead // per_row, mask=ahead < limit * per_row, other=0)
+            next_page = tl.load(entries + ahead // per_page, mask=ahead < limit * per_page, other=0)
             live = (chunk < total)[:, None]
             place = chunk // per_row
+            if TABLE:
+                page = _page_in_pool(page, pool_rows // PAGE)
+            row = page * PAGE + place % PAGE
             if whole:
                 row = place
             column = (chunk % per_row) * VEC
@@ -492,12 +511,7 @@ if triton is not None:
             value = _to_float(byte, FORMAT).to(out.dtype.element_ty)
             tl.store(out + target[:, None] + lane, value, mask=live)
             chunk = ahead
-            row = next_row
-
-    @triton.jit
-    def _rows_in_use(length, columns, PAGE: tl.constexpr):  # noqa: N803
-        """Return the rows of all pages that a request of this length refers to."""
-        return tl.minimum((tl.maximum(length, 0) + PAGE - 1) // PAGE, columns).to(tl.int32) * PAGE
+            page = next_page
 
     @triton.jit(do_not_specialize=["batch", "columns", "table_stride"])
     def _convert_pages_kernel(
@@ -515,16 +529,12 @@ if triton is not None:
         """
         per_row: tl.constexpr = WIDTH // VEC
         lane = tl.arange(0, VEC)[None, :]
-        if BATCH == 1:
-            used = _rows_in_use(tl.load(lengths), columns, PAGE)
-            rows = used.to(tl.int64)
-        else:
-            request = tl.arange(0, BATCH)
-            there = request < batch
-            used = _rows_in_use(
-                tl.load(lengths + request * length_stride, mask=there, other=0), columns, PAGE
-            )
-            rows = tl.sum(used.to(tl.int64))
+        request = tl.arange(0, BATCH)
+        there = request < batch
+        used = _rows_in_use(
+            tl.load(lengths + request * length_stride, mask=there, other=0), columns, PAGE
+        )
+        rows = tl.sum(used.to(tl.int64))
         whole = rows >= pool_rows
         total = tl.minimum(rows, pool_rows).to(tl.int32) * per_row
         share = tl.cdiv(tl.cdiv(total, tl.num_programs(0)), GRAIN) * GRAIN
@@ -533,12 +543,11 @@ if triton is not None:
         at = tl.full([], 0, tl.int32)
         first = tl.full([], 0, tl.int32)
         last = total
-        if BATCH > 1:
-            if not whole:
-                ends = tl.cumsum(used) * per_row
-                at = tl.sum((ends <= position).to(tl.int32))  # empty requests are passed over
-                first = tl.sum(tl.where(request == at, ends - used * per_row, 0))
-                last = tl.sum(tl.where(request == at, ends, 0))
+        if not whole:
+            ends = tl.cumsum(used) * per_row
+            at = tl.sum((ends <= position).to(tl.int32))  # empty requests are passed over
+            first = tl.sum(tl.where(request == at, ends - used * per_row, 0))
+            last = tl.sum(tl.where(request == at, ends, 0))
         chunk = position - first + tl.arange(0, CHUNKS)
         limit = tl.minimum(stop, last) - first
         entries = table + at.to(tl.int64) * table_stride
@@ -558,10 +567,7 @@ if triton is not None:
                 )  # fmt: skip
                 place = chunk // per_row
                 live = (chunk < limit)[:, None]
-                # This kernel writes where an entry leads: one that is no page becomes page 0,
-                # which then gets what it would get anyway. A mask would cost more.
-                known = (page >= 0) & (page < pool_rows // PAGE)
-                row = tl.where(known, page, 0).to(tl.int64) * PAGE + place % PAGE
+                row = _page_in_pool(page, pool_rows // PAGE).to(tl.int64) * PAGE + place % PAGE
                 row = tl.where(whole, place, row)
                 column = (chunk % per_row) * VEC
                 source = row * pool_stride + column
@@ -646,16 +652,38 @@ def _device(index: int) -> tuple[int, bool, bool]:
 def _convert_fused(
     pool: torch.Tensor, rows: torch.Tensor, count: torch.Tensor, out: torch.Tensor, scatter: bool
 ) -> None:
-    """Launch the kernel: one grid for any count, which it reads on the device."""
+    _convert_list(pool, rows, count, out, scatter)
+
+
+def _convert_list(
+    pool: torch.Tensor,
+    entries: torch.Tensor,
+    count: torch.Tensor,
+    out: torch.Tensor,
+    scatter: bool,
+    size: int = 0,
+) -> None:
+    """Launch the kernel for one list: one grid for any count, which it reads on the device.
+
+    Args:
+        pool: (p, 1, w) FP8.
+        entries: (n,) int32 rows, or with a page ``size`` the pages of one request.
+        count: (1,) int32 on the device, in rows; a page in use is converted whole.
+        out: as ``convert`` says.
+        scatter: as ``convert`` says; pages are always scattered.
+        size: tokens of a page, or 0 for rows.
+    """
     width = pool.shape[-1]
     vec = min(_VEC, width & -width)  # the largest power of two in it
+    page = size or 1
     processors, native, pdl = _device(pool.get_device())
-    limit = min(rows.shape[0], pool.shape[0])  # no mode reads further
-    grid = min(processors * _PROGRAMS_PER_SM, -(-limit * (width // vec) // _CHUNKS))
+    limit = min(entries.shape[0], pool.shape[0] // page)  # no mode reads further
+    grid = min(processors * _PROGRAMS_PER_SM, -(-limit * page * (width // vec) // _CHUNKS))
     form = _FORMATS[pool.dtype]
     _convert_kernel[(grid,)](
-        pool.view(torch.uint8), rows, count, out, pool.shape[0], pool.stride(0), limit,
-        width, vec, _CHUNKS, "native" if native and form == "e4m3fn" else form, scatter, pdl,
+        pool.view(torch.uint8), entries, count, out, pool.shape[0], pool.stride(0), limit,
+        width, vec, _CHUNKS, page, size > 0,
+        "native" if native and form == "e4m3fn" else form, scatter, pdl,
         num_warps=_WARPS, **({"launch_pdl": True} if pdl else {}),
     )  # fmt: skip
 
@@ -668,13 +696,16 @@ def _convert_pages_fused(
     pool: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, out: torch.Tensor, size: int
 ) -> None:
     """Launch the kernel for pages: one grid for any lengths, which it reads on the device."""
+    if table.shape[0] == 1 and table.stride(1) == 1:  # a list: fewer loads that wait for others
+        _convert_list(pool, table[0], lengths, out, True, size)
+        return
     width = pool.shape[-1]
     vec = min(_VEC, width & -width)
     processors, native, pdl = _device(pool.get_device())
     batch, columns = table.shape
     limit = min(batch * columns * size, pool.shape[0])
     grid = min(processors * _PROGRAMS_PER_SM, -(-limit * (width // vec) // _GRAIN))
-    requests = 1 if batch == 1 else max(_REQUESTS, 1 << (batch - 1).bit_length())
+    requests = max(_REQUESTS, 1 << (batch - 1).bit_length())
     form = _FORMATS[pool.dtype]
     _convert_pages_kernel[(grid,)](
         pool.view(torch.uint8), table, lengths, out, pool.shape[0], pool.stride(0),
