@@ -10,7 +10,7 @@ from rewriter.codemod import Codemod
 from rewriter.errors import RefusedError
 from rewriter.model import Verdict
 from rewriter.originals import Original
-from rewriter.targets.overlay import Overlay
+from rewriter.targets.overlay import Overlay, module_of
 
 if TYPE_CHECKING:
     from rewriter.targets import Target
@@ -22,14 +22,14 @@ def stacked(
     """Return the files with the carried patches alone, and what each patch makes of them.
 
     Raises:
-        RefusedError: a patch has no place in them any more without another one.
+        RefusedError: a patch has no place in them any more without another one, or an overlay
+            cannot serve them.
     """
     now: dict[str, bytes | None] = {path: found.raw for path, found in originals.items()}
     layers: dict[str, Mapping[str, Delta]] = {}
     for patch in wanted:
         if not isinstance(patch, CarriedPatch):
             continue
-        _check_kind(patch, target)
         made: dict[str, Delta] = {}
         for path, delta in patch.deltas.items():
             placed = rebased(delta, now.get(path))
@@ -43,20 +43,34 @@ def stacked(
                 made[path] = placed
                 now[path] = placed.after
         layers[patch.name] = made
+    if layers and isinstance(target, Overlay):
+        _check_kinds(originals, now)
     return now, layers
 
 
-def _check_kind(patch: CarriedPatch, target: Target) -> None:
-    """Refuse what an overlay cannot serve: only modules are found through it."""
-    if not isinstance(target, Overlay):
-        return
-    for path, delta in patch.deltas.items():
-        if delta.after is None or not path.endswith(".py"):
-            what = "deletes" if delta.after is None else "changes, and it is no module,"
-            raise RefusedError(
-                f"{path}: {patch.name} {what} this file, which an overlay cannot do: it serves "
-                "modules; nothing was written. Apply the patch to the package itself"
-            )
+def _check_kinds(originals: Mapping[str, Original], now: Mapping[str, bytes | None]) -> None:
+    """Refuse what an overlay cannot serve: only modules are found through it, each by its name.
+
+    Raises:
+        RefusedError: which file, and why.
+    """
+    names = {module_of(path): path for path, raw in now.items() if raw is not None}
+    for path, raw in now.items():
+        if path in originals and originals[path].raw == raw:
+            continue
+        other = names.get(module_of(path), path)
+        if not path.endswith(".py"):
+            what = "a patch changes it, and it is no module"
+        elif raw is None and path.endswith("/__init__.py"):
+            what = "a patch deletes it, and what is left of its package could not be imported"
+        elif raw is None and other != path:
+            what = f"a patch deletes it, and {other} is the same module"
+        else:
+            continue
+        raise RefusedError(
+            f"{path}: {what}, which an overlay cannot do: it serves modules by their names; "
+            "nothing was written. Apply the patch to the package itself"
+        )
 
 
 def misfit(codemod: Codemod, found: Verdict, wanted: Sequence[Codemod]) -> str:

@@ -136,7 +136,7 @@ class Planner:
         Those of an overlay lie beneath it, whatever is left of its record and its own files.
         """
         beneath = self.target.base.read(path) if isinstance(self.target, Overlay) else None
-        if beneath is not None and raw is not None:
+        if beneath is not None:
             return Original(beneath, raw, False)
         known = entry is not None and (raw is None or manifest.sha256(raw) == entry.after)
         patched = any(isinstance(c, CarriedPatch) and path in c.files() for c in present)

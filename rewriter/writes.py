@@ -96,10 +96,12 @@ def _start_write(planned: Planned, overlay: Overlay, made: Manifest | None) -> W
     if made is None:
         return Write("root", START, there, None, None)
     served = {
-        path: Served(entry.after, entry.before or "", looks_beside_itself(planned.contents[path]))
+        path: Served(
+            entry.after or "", entry.before or "",
+            looks_beside_itself(planned.contents.get(path, b"")),
+        )
         for path, entry in made.files.items()
-        if entry.after is not None
-    }
+    }  # fmt: skip
     return Write("root", START, there, start_file(overlay.version, served), None)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 import sys
 from itertools import permutations
 from pathlib import Path
@@ -528,7 +530,7 @@ def test_a_checkout(team: Team, tmp_path: Path, write_files: Install, sealed_git
 
 def test_an_overlay(team: Team, tmp_path: Path, site_packages: Path) -> None:
     before = tree(site_packages)
-    edits = {path: raw for path, raw in EDITS.items() if raw is not None and path != NOTES}
+    edits = {path: raw for path, raw in EDITS.items() if path != NOTES}
     overlay = tmp_path / "overlay"
     where = (*at(site_packages), "--overlay", overlay)
     done = rewriter(*team.apply(team.patch(edits)), *where)
@@ -541,21 +543,108 @@ def test_an_overlay(team: Team, tmp_path: Path, site_packages: Path) -> None:
     assert states("team.patch", *where).popitem()[1] == "applied"
     assert rewriter("apply", "alpha", *where).code == 0
     assert b"y = y + TEAM" in (overlay / MIXER).read_bytes()
+    wanted = ("alpha", "team.patch", "--require", "applied")
+    assert rewriter("check", *wanted, *where).code == 0
     assert rewriter("revert", "team.patch", *where).code == 0
     assert not (overlay / FRESH).exists()
     assert rewriter("revert", *where).code == 0
     assert [p for p in overlay.rglob("*") if p.is_file()] == []
 
 
-@pytest.mark.parametrize("path", [NORM, NOTES])
-def test_what_an_overlay_cannot_do(
-    path: str, team: Team, tmp_path: Path, site_packages: Path
+NORM_MODULE = NORM.removesuffix(".py").replace("/", ".")
+
+
+def importing(overlay: Path, site_packages: Path, module: str) -> tuple[int, str]:
+    """Import a module in a process of its own; return its code and what it says last."""
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", f"import {module}; print({module}.__file__)"],
+        env={**os.environ, "PYTHONPATH": f"{overlay}:{site_packages}"},
+        capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    return done.returncode, (done.stdout + done.stderr).strip().splitlines()[-1]
+
+
+def test_an_overlay_takes_a_module_away(team: Team, tmp_path: Path, site_packages: Path) -> None:
+    before = tree(site_packages)
+    overlay = tmp_path / "overlay"
+    where = (*at(site_packages), "--overlay", str(overlay))
+    assert importing(overlay, site_packages, NORM_MODULE) == (0, str(site_packages / NORM))
+    done = rewriter(*team.apply(team.patch({NORM: None})), *where)
+    assert done.code == 0, done.err
+    assert tree(site_packages) == before
+    code, told = importing(overlay, site_packages, NORM_MODULE)
+    assert code == 1
+    assert told == (
+        f"ModuleNotFoundError: No module named '{NORM_MODULE}': the overlay {overlay} takes it away"
+    )
+    assert states("team.patch", *where).popitem()[1] == "applied"
+    assert rewriter("check", "team.patch", "--require", "applied", *where).code == 0
+    assert rewriter(*team.apply(team.patch({NORM: None})), *where).code == 0  # nothing to do
+    assert rewriter("revert", "team.patch", *where).code == 0
+    assert importing(overlay, site_packages, NORM_MODULE) == (0, str(site_packages / NORM))
+    assert tree(site_packages) == before
+
+
+def test_an_overlay_of_a_taken_module_that_is_another_one_by_now(
+    team: Team, tmp_path: Path, site_packages: Path
 ) -> None:
     overlay = tmp_path / "overlay"
     where = (*at(site_packages), "--overlay", str(overlay))
-    done = rewriter(*team.apply(team.patch({path: EDITS[path]})), *where)
-    assert done.code == 2
-    assert path in done.err
+    assert rewriter(*team.apply(team.patch({NORM: None})), *where).code == 0
+    (site_packages / NORM).write_bytes(b"NEW = 1\n")
+    code, told = importing(overlay, site_packages, NORM_MODULE)
+    assert code == 1
+    assert "is not the file that the overlay was made from" in told
+    assert states("team.patch", *where).popitem()[1] == "orphaned"
+    assert rewriter("check", "team.patch", "--require", "applied", *where).code == 1
+    (site_packages / NORM).unlink()  # gone without us: nobody can import it
+    code, told = importing(overlay, site_packages, NORM_MODULE)
+    assert told.startswith("ModuleNotFoundError: No module named")
+
+
+def test_an_overlay_with_a_renamed_module(
+    team: Team, tmp_path: Path, site_packages: Path
+) -> None:  # fmt: skip
+    before = tree(site_packages)
+    overlay = tmp_path / "overlay"
+    where = (*at(site_packages), "--overlay", str(overlay))
+    longer = NEWER[SCALER] + b"\nTEAM = 1\n"
+    done = rewriter(*team.apply(team.patch({MOVED: longer}, renames={SCALER: MOVED})), *where)
+    assert done.code == 0, done.err
+    old, new = (path.removesuffix(".py").replace("/", ".") for path in (SCALER, MOVED))
+    assert importing(overlay, site_packages, new) == (0, str(overlay / MOVED))
+    assert importing(overlay, site_packages, old)[1].startswith("ModuleNotFoundError")
+    assert states("team.patch", *where).popitem()[1] == "applied"
+    assert rewriter("revert", *where).code == 0
+    assert importing(overlay, site_packages, old) == (0, str(site_packages / SCALER))
+    assert tree(site_packages) == before
+    assert [p for p in overlay.rglob("*") if p.is_file()] == []
+
+
+LAYERS = "sglang/srt/layers/__init__.py"
+
+
+@pytest.mark.parametrize(
+    ("edits", "about", "why"),
+    [
+        ({NOTES: EDITS[NOTES]}, NOTES, "it is no module"),
+        ({LAYERS: None}, LAYERS, "what is left of its package could not be imported"),
+        (
+            {NORM: None, NORM.replace(".py", "/__init__.py"): b"NEW = 1\n"}, NORM,
+            f"{NORM.replace('.py', '/__init__.py')} is the same module",
+        ),
+    ],
+)  # fmt: skip
+def test_what_an_overlay_cannot_do(
+    edits: dict[str, bytes | None], about: str, why: str,
+    team: Team, tmp_path: Path, site_packages: Path,
+) -> None:  # fmt: skip
+    overlay = tmp_path / "overlay"
+    where = (*at(site_packages), "--overlay", str(overlay))
+    done = rewriter(*team.apply(team.patch(edits)), *where)
+    assert done.code == 2, done.out
+    assert f"{about}: a patch" in done.err
+    assert why in done.err
     assert "which an overlay cannot do" in done.err
     assert not overlay.exists()
 

@@ -20,7 +20,7 @@ class Search:
         version: of sglang, when the overlay was made.
         name: the module's.
         file: where it lies below the overlay.
-        ours: SHA-256 of that file.
+        ours: SHA-256 of that file; empty where the module is taken away.
         before: SHA-256 of the installed original; empty for a new module.
         beside: whether the module looks for files beside itself, so that it is told the original's
             place for its own.
@@ -35,10 +35,17 @@ class Search:
         self.file, self.ours, self.before, self.beside = row
 
     def spec(self, path: Any) -> "ModuleSpec | None":
-        """Return the module's spec; end the process where it must not be served."""
+        """Return the module's spec; end the process where it must not be served.
+
+        Raises:
+            ModuleNotFoundError: it is taken away; the finders behind this one would find it.
+        """
         original = self._original(path) if self.before else None
-        if self.before:
+        if self.before and (self.ours or original is not None):
             self._check(original)
+        if not self.ours:
+            reason = f"No module named {self.name!r}: the overlay {self.overlay} takes it away"
+            raise ModuleNotFoundError(reason, name=self.name)
         place = f"{self.overlay}/{self.file}"
         told = original.origin if original is not None and self.beside else None
         inner = original.submodule_search_locations if original else None

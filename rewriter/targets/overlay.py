@@ -30,7 +30,7 @@ class Served(NamedTuple):
     """One file of an overlay.
 
     Attributes:
-        after: SHA-256 of the file.
+        after: SHA-256 of the file; empty for a module that is taken away.
         before: SHA-256 of the installed original; empty for a new module.
         beside: whether the module looks for files beside itself.
     """
@@ -92,18 +92,23 @@ class Overlay:
         Raises:
             TargetError: it is there and cannot be read.
         """
-        own = read_bytes(self.root, inside(path))
-        if own is None:
+        own, entry = read_bytes(self.root, inside(path)), self.table().get(path)
+        gone = entry is not None and not entry.after
+        if own is None and not gone:
             return self.base.read(path)
-        original, entry = self.base.read(path), self.table().get(path)
+        original = self.base.read(path)
+        if entry is not None and gone:
+            return None if original is not None and _hash(original) == entry.before else original
         if entry is None or not entry.before:
             return own if original is None else original
         return own if original is not None and _hash(original) == entry.before else original
 
     def files(self, under: str = "sglang") -> Iterator[str]:
-        """Yield the paths of the package's files, and of those that the overlay adds."""
-        added = [p for p in self.table() if p.startswith(under) and self.base.read(p) is None]
-        yield from sorted({*self.base.files(under), *added})
+        """Yield the paths of the package's files as changed by those that come and go."""
+        table = self.table()
+        added = {p for p in table if p.startswith(under) and self.base.read(p) is None}
+        gone = {p for p, entry in table.items() if not entry.after and self.read(p) is None}
+        yield from sorted({*self.base.files(under), *added} - gone)
 
     def check_base(self) -> None:
         """Refuse to lie over a package that is itself patched: which of the two would be meant?
@@ -143,6 +148,8 @@ class Overlay:
         return served if all(self._is_whole(path, s) for path, s in served.items()) else {}
 
     def _is_whole(self, path: str, entry: Served) -> bool:
+        if not entry.after:
+            return True  # whatever lies there is not looked at
         own = read_bytes(self.root, path)
         return own is not None and _hash(own) == entry.after
 
@@ -157,7 +164,7 @@ def _hash(raw: bytes) -> str:
 
 def start_file(version: str | None, served: dict[str, Served]) -> bytes:
     """Return the start-up file of an overlay: what it serves, as ``finder`` reads it."""
-    rows = {_module(path): (path, s.after, s.before, s.beside) for path, s in served.items()}
+    rows = {module_of(path): (path, s.after, s.before, s.beside) for path, s in served.items()}
     table = "".join(f"    {name!r}: {row!r},\n" for name, row in sorted(rows.items()))
     text, finder = (
         (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
@@ -199,6 +206,7 @@ def looks_beside_itself(raw: bytes) -> bool:
     return re.search(rb"\b__file__\b", raw) is not None
 
 
-def _module(path: str) -> str:
+def module_of(path: str) -> str:
+    """Return the name under which a file is imported."""
     name = path.removesuffix(".py").replace("/", ".")
     return name.removesuffix(".__init__")
