@@ -64,6 +64,11 @@ class CarriedPatch(Codemod):
         return {path: [] for path in self._kept}
 
     @property
+    def executable(self) -> frozenset[str]:
+        """Those of the files that it brings that are to be run; on record they have their mode."""
+        return frozenset()
+
+    @property
     def new(self) -> tuple[str, ...]:
         """The files that it brings."""
         return tuple(path for path, kept in self._kept.items() if kept.new)

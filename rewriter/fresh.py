@@ -63,6 +63,11 @@ class FreshPatch(CarriedPatch):
         return next(iter(self.files()), "")
 
     @property
+    def executable(self) -> frozenset[str]:
+        """Those of the files that it brings that are to be run."""
+        return frozenset(change.path for change in self.carried.changes if change.executable)
+
+    @property
     def new(self) -> tuple[str, ...]:
         """The files that it brings."""
         return tuple(path for path, delta in self.deltas.items() if delta.before is None)

@@ -87,3 +87,5 @@ class Change(NamedTuple):
     """Relative to the package's parent, with forward slashes."""
     before: bytes | None
     after: bytes | None
+    executable: bool = False
+    """Of a new file: whether it is one to be run."""

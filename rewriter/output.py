@@ -67,7 +67,8 @@ def write(
         recover(home)
         _check(home)
         try:
-            writes = _writes(home, contents, record.dump())
+            run = frozenset(change.path for change in changes if change.executable)
+            writes = _writes(home, contents, record.dump(), run)
         except OSError as error:
             raise RefusedError(
                 f"{error.filename}: cannot be read: {error.strerror or error}; nothing was written"
@@ -76,14 +77,23 @@ def write(
     return sorted(contents)
 
 
-def _writes(home: Home, contents: Mapping[str, bytes], record: bytes) -> tuple[Write, ...]:
-    """Return what makes an earlier output this one: new modules first, the manifest last."""
+def _writes(
+    home: Home, contents: Mapping[str, bytes], record: bytes, run: frozenset[str]
+) -> tuple[Write, ...]:  # fmt: skip
+    """Return what makes an earlier output this one: new modules first, the manifest last.
+
+    Args:
+        run: the files that are to be run.
+    """
     from rewriter.transaction import Write
     from rewriter.transaction.folder import content_of
 
     before = {path: content_of(home.root / path) for path in {*_present(home), *contents}}
     paths = sorted(before, key=lambda path: (before[path] is not None, path))
-    writes = [Write("root", path, before[path], contents.get(path)) for path in paths]
+    writes = [
+        Write("root", path, before[path], contents.get(path), None, 0o755 if path in run else None)
+        for path in paths
+    ]
     old = content_of(home.manifest_path)
     writes.append(Write("home", home.manifest, old, record))
     return tuple(write for write in writes if write.before != write.after)
@@ -128,7 +138,7 @@ def _entry(target: Target, change: Change, verdicts: Sequence[Verdict]) -> manif
     """Return what the record says of a file, so that `status` and `revert` work on the output."""
     after = None if change.after is None else manifest.sha256(change.after)
     if change.before is None:
-        return manifest.FileRecord(None, after, 0o644)
+        return manifest.FileRecord(None, after, 0o755 if change.executable else 0o644)
     names = [verdict.codemod for verdict in verdicts]
     witness = take(target, change.path, change.before, names) or unproven(change.before)
     undo = manifest.pieces(change.before, change.after or b"")

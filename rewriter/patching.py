@@ -38,7 +38,8 @@ def changes(codemods: Sequence[Codemod], read: Reader) -> list[Change]:
     others = [c for c in codemods if not c.is_patch]
     made = judge.changes(others, lambda path: beneath[path] if path in beneath else read(path))
     after = beneath | {change.path: change.after for change in made}
-    found = [Change(path, read(path), raw) for path, raw in after.items()]
+    run = {path for patch in patches for path in patch.executable}
+    found = [Change(path, read(path), raw, path in run) for path, raw in after.items()]
     return [change for change in found if change.before != change.after]
 
 

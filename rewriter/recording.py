@@ -83,6 +83,8 @@ def manifest_of(planned: Planned, wanted: Sequence[Codemod]) -> Manifest | None:
         held.append(one)
         for path in one.files:
             files[path] = _entry(planned, path, record)
+            if isinstance(codemod, CarriedPatch) and (mode := mode_of(planned, codemod, path)):
+                files[path] = files[path]._replace(mode=mode)
     if not held:
         return None
     return Manifest(manifest.TOOL, planned.target.version, tuple(held), files, record)
@@ -150,6 +152,22 @@ def _mode(planned: Planned, path: str) -> int:
         entry = planned.entry(path)
         return 0o644 if entry is None else entry.mode
     return stat.S_IMODE((planned.home.root / path).stat().st_mode)
+
+
+PROBE = "sglang/__init__.py"
+"""The file whose owner and mode new files get, where there is none that they belong to."""
+
+
+def mode_of(planned: Planned, patch: CarriedPatch, path: str) -> int | None:
+    """Return the mode of a file that a patch brings, where it is not that of any new file."""
+    if isinstance(planned.target, Overlay) or path in planned.originals:
+        return None  # an overlay's are imported and never run
+    if path not in patch.executable:
+        entry = planned.entry(path)
+        return entry.mode if entry is not None and entry.mode & 0o111 else None
+    place = planned.home.root / PROBE
+    plain = stat.S_IMODE(place.stat().st_mode) & 0o666 if place.exists() else 0o644
+    return plain | (plain & 0o444) >> 2
 
 
 def on_disk(home: Home, path: str) -> Content:

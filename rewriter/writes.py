@@ -9,7 +9,7 @@ from rewriter.carried import CarriedPatch
 from rewriter.codemod import Codemod
 from rewriter.errors import RefusedError
 from rewriter.manifest import Manifest
-from rewriter.recording import Planned, new_record, on_disk
+from rewriter.recording import PROBE, Planned, mode_of, new_record, on_disk
 from rewriter.targets.overlay import (
     START,
     Overlay,
@@ -22,10 +22,6 @@ from rewriter.transaction import Content, Link, Write
 
 if TYPE_CHECKING:
     from rewriter.leftovers import Leftover
-
-PROBE = "sglang/__init__.py"
-"""The file whose owner new files get, where there is none that they belong to."""
-
 
 def writes_of(
     planned: Planned,
@@ -67,14 +63,14 @@ def writes_of(
 
 def _new(planned: Planned, wanted: Sequence[Codemod]) -> list[Write]:
     """Return the writes of companions and of files that patches bring."""
-    models: dict[str, str | None] = {}
+    models: dict[str, tuple[str, int | None]] = {}
     for codemod in wanted:
         if isinstance(codemod, CarriedPatch):
-            models |= dict.fromkeys(codemod.new, PROBE)
+            models |= {path: (PROBE, mode_of(planned, codemod, path)) for path in codemod.new}
         else:
-            models |= {c.path: _model(codemod, planned) for c in codemod.companions}
+            models |= {c.path: (_model(codemod, planned), None) for c in codemod.companions}
     return [
-        _write(planned, path, planned.contents[path], model)
+        _write(planned, path, planned.contents[path], *model)
         for path, model in models.items()
         if path in planned.contents and path not in planned.originals
     ]
@@ -105,8 +101,10 @@ def _start_write(planned: Planned, overlay: Overlay, made: Manifest | None) -> W
     return Write("root", START, there, start_file(overlay.version, served), None)
 
 
-def _write(planned: Planned, path: str, after: Content, like: str | None = None) -> Write:
-    before, mode, entry = on_disk(planned.home, path), None, planned.entry(path)
+def _write(
+    planned: Planned, path: str, after: Content, like: str | None = None, mode: int | None = None
+) -> Write:  # fmt: skip
+    before, entry = on_disk(planned.home, path), planned.entry(path)
     if before is None and like is None and entry is not None:
         like, mode = PROBE, entry.mode  # a file that a patch had deleted
     if isinstance(planned.target, Overlay):

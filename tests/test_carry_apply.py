@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import stat
 import subprocess
 import sys
+from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
 
@@ -526,6 +529,84 @@ def test_a_checkout(team: Team, tmp_path: Path, write_files: Install, sealed_git
     assert told["results"][0]["state"] in ("partial", "orphaned")
     assert rewriter("revert", "--checkout", root).code == 0
     assert tree(root / "python") == before
+
+
+TOOL = "sglang/srt/team/tool.py"
+
+
+def of_a_tool(team: Team, more: Mapping[str, bytes | None] | None = None) -> Path:
+    """Return a patch that brings a file to be run."""
+    raw = team.patch({TOOL: b"#!/usr/bin/env python3\n", **(more or {})}).read_bytes()
+    head = f"b/{TOOL}\nnew file mode 100".encode()
+    assert raw.count(head + b"644") == 1
+    return team.written(raw.replace(head + b"644", head + b"755"))
+
+
+def mode(place: Path) -> int:
+    return stat.S_IMODE(place.stat().st_mode)
+
+
+@pytest.mark.parametrize("own", [0o644, 0o664, 0o600])
+def test_a_new_file_to_be_run(own: int, team: Team, site_packages: Path) -> None:
+    """Whoever may read the package may run it; nobody else."""
+    (site_packages / "sglang/__init__.py").chmod(own)
+    before = tree(site_packages)
+    patch = of_a_tool(team, {FRESH: b"A = 1\n"})
+    assert rewriter(*team.apply(patch), *at(site_packages)).code == 0
+    assert mode(site_packages / TOOL) == own | (own & 0o444) >> 2
+    assert mode(site_packages / FRESH) == own
+    record = json.loads((site_packages / MANIFEST).read_text())
+    assert int(record["files"][TOOL]["mode"], 8) == mode(site_packages / TOOL)
+    assert named(site_packages) == {"team.patch": "applied"}
+    assert rewriter("apply", "alpha", *at(site_packages)).code == 0
+    assert mode(site_packages / TOOL) == own | (own & 0o444) >> 2
+    assert rewriter("revert", "alpha", *at(site_packages)).code == 0
+    assert mode(site_packages / TOOL) == own | (own & 0o444) >> 2
+    assert rewriter("revert", *at(site_packages)).code == 0
+    assert tree(site_packages) == before
+
+
+def test_a_new_file_to_be_run_in_a_diff_and_an_output(
+    team: Team, site_packages: Path, tmp_path: Path, sealed_git: Git
+) -> None:
+    out, new = tmp_path / "out", tmp_path / "new.patch"
+    ends = ["--from", str(team.older), "--onto", str(site_packages)]
+    done = rewriter(
+        "carry", str(of_a_tool(team)), *ends, "--output", str(out), "--patch", str(new)
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert mode(out / TOOL) == 0o755
+    assert b"\nnew file mode 100755\n" in new.read_bytes()
+    again = tmp_path / "again"
+    again.mkdir()
+    sealed_git("init", cwd=again)
+    sealed_git("apply", str(new), cwd=again)
+    assert mode(again / TOOL) & 0o100
+    told = rewriter("diff", "team.patch", *at(out)).out
+    assert told == ""  # it is in
+
+
+def test_a_file_to_be_run_renamed(team: Team, site_packages: Path) -> None:
+    before = tree(site_packages)
+    longer = NEWER[SCALER] + b"\nTEAM = 1\n"
+    raw = team.patch({MOVED: longer}, renames={SCALER: MOVED}).read_bytes()
+    plain = re.sub(rb"(?m)^(index \S+) 100644$", rb"\1 100755", raw)
+    assert plain != raw
+    assert rewriter(*team.apply(team.written(plain)), *at(site_packages)).code == 0
+    assert mode(site_packages / MOVED) & 0o111
+    assert rewriter("revert", *at(site_packages)).code == 0
+    assert tree(site_packages) == before
+
+
+def test_another_mode_of_a_file_that_is_there_is_said(team: Team, site_packages: Path) -> None:
+    raw = team.patch({MIXER: EDITS[MIXER]}).read_bytes()
+    head, rest = raw.split(b"index ", 1)
+    raw = head + b"old mode 100644\nnew mode 100755\nindex " + rest.replace(b" 100644", b"", 1)
+    own = mode(site_packages / MIXER)
+    done = rewriter(*team.apply(team.written(raw)), *at(site_packages))
+    assert done.code == 0, done.err
+    assert "its change of the file's mode is left out" in done.out
+    assert mode(site_packages / MIXER) == own
 
 
 def test_an_overlay(team: Team, tmp_path: Path, site_packages: Path) -> None:

@@ -28,6 +28,7 @@ class Applied:
     """One file on its way from its own release to what the patches make of it.
 
     Attributes:
+        executable: whether the patch makes it, as a file to be run.
         lines: without line ends, as far as patched.
         placed: the hunks that were applied, in order.
     """
@@ -35,7 +36,7 @@ class Applied:
     def __init__(self, path: str, before: bytes | None) -> None:
         self.path = path
         self.before = before
-        self.gone = False
+        self.gone = self.executable = False
         text = _decode(before or b"")
         self.ending = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
         self.open = bool(text) and not text.endswith("\n")
@@ -146,6 +147,8 @@ class Applied:
         if current >= len(self.lines):
             self.open = hunk.new_open or (self.open and not hunk.old_open)
         said = hunk.repaired
+        if file.modes and hunk.number == 1 and not file.renamed:
+            said = "; ".join(filter(None, [said, "its change of the file's mode is left out"]))
         self.placed.append(Placed(file, hunk, (first if first is not None else at) + 1, last, said))
 
     def _shift(self, at: int, by: int) -> None:

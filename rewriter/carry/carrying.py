@@ -105,8 +105,9 @@ class Carrier:
         settle(files, sources)
         broken = any(s.fate in _REFUSING for file in files for s in file.outcome.steps)
         made = {} if broken and not partial else texts(files, sources)
+        run = {file.onto for file in files if file.applied.executable}
         changes = tuple(
-            Change(path, tree.read(path), raw)
+            Change(path, tree.read(path), raw, path in run and tree.read(path) is None)
             for path, raw in sorted(made.items())
             if raw != tree.read(path)
         )

@@ -61,7 +61,8 @@ class FilePatch:
     """What a diff does to one file. ``None`` stands for /dev/null.
 
     Attributes:
-        modes: whether it changes the file's mode, which is not carried.
+        modes: whether it changes the mode of a file that is there, which is not carried.
+        executable: whether a new or renamed file is one to be run.
     """
 
     patch: str
@@ -69,6 +70,7 @@ class FilePatch:
     new: str | None
     renamed: bool = False
     modes: bool = False
+    executable: bool = False
     hunks: list[Hunk] = field(default_factory=list)
 
     @property
@@ -152,6 +154,8 @@ class _Reader:
         while self.at < len(self.lines):
             line = self.lines[self.at]
             self._check_kind(line, file)
+            if re.match(r"(?:new file mode|new mode|index \S+) 100755$", line):
+                file.executable = True
             if line.startswith("new file mode"):
                 file.old = None
             elif line.startswith("deleted file mode"):

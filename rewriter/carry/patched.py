@@ -52,6 +52,7 @@ def _one(file: hunks.FilePatch, path: str, states: dict[str, Applied], older: pa
                 "is for (--from) has it: it is applied already, or the patch is reversed"
             )
         states[path] = state = Applied(path, None)
+        state.executable = file.executable
     elif state is None:
         if before is None:
             raise RefusedError(
@@ -79,5 +80,6 @@ def _renamed(
             "for (--from)"
         )
     state = Applied(new, before)
+    state.executable = file.executable
     state.apply(file)
     return state

@@ -23,7 +23,7 @@ def _file(change: Change, prefix: str) -> bytes:
     old, new = f"a/{path}", f"b/{path}"
     head = [f"diff --git {old} {new}\n"]
     if change.before is None:
-        head.append("new file mode 100644\n")
+        head.append(f"new file mode 100{755 if change.executable else 644}\n")
         old = "/dev/null"
     if change.after is None:
         head.append("deleted file mode 100644\n")

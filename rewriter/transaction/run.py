@@ -250,8 +250,9 @@ class Run:
         if write.like is not None:
             folder = self._ground.folder("root", write.like)
             found = attributes.plain(attributes.of(folder, write.like.rpartition("/")[2]))
-            return found if write.mode is None else found._replace(mode=write.mode)
-        return attributes.new(self._folder(write))
+        else:
+            found = attributes.new(self._folder(write))
+        return found if write.mode is None else found._replace(mode=write.mode)
 
     def _folder(self, write: Write) -> Folder:
         return self._ground.folder(write.at, write.path)
