@@ -65,8 +65,12 @@ def load(name: str) -> Codemod:
         return _loaded(name, f"{PACKAGE}.{name}", path, directory() / "runtime")
     plugin = plugins.installed().get(name)
     if plugin is None:
-        known = ", ".join([*_ours(), *sorted(plugins.installed())])
-        raise CatalogError(f"no codemod is called {name!r}; known: {known}")
+        from difflib import get_close_matches
+
+        known = [*_ours(), *sorted(plugins.installed())]
+        near = get_close_matches(name.replace("-", "_"), known, n=1)
+        meant = f". Did you mean {near[0]!r}?" if near else ""
+        raise CatalogError(f"no codemod is called {name!r}; known: {', '.join(known)}{meant}")
     from rewriter.rehearsal import rehearse
 
     rehearse(plugin)

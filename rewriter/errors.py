@@ -25,6 +25,10 @@ class TargetError(RewriterError):
     """A target cannot be read: no sglang there, no such revision, no network."""
 
 
+class NotInstalledError(TargetError):
+    """An interpreter has no sglang: another target is to be named."""
+
+
 class SourceError(RewriterError):
     """A source file cannot be judged: it does not parse, or not as the bytes it holds."""
 

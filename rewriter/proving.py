@@ -52,15 +52,17 @@ def _by_pin(session: Session, name: str) -> str:
 def _as_shipped(session: Session, standing: Standing) -> str:
     codemod = next(c for c in session.codemods if c.name == standing.verdict.codemod)
     told: dict[str, None] = {}
+    witnesses: dict[str, None] = {}
     for path in codemod.files():
         raw = session.target.read(path)
         if raw is None:
             continue
         witness = take(session.target, path, raw, [codemod.name])
         if witness is not None:
-            told[f"as shipped: {witness}"] = None
+            witnesses[str(witness)] = None
             continue
         home = home_of(getattr(session.target, "base", session.target))
         why = doubts(home, path, raw) if home is not None else "no pin knows it"
         told[f"structure alone, and not as shipped: {why}"] = None
-    return "; ".join(told)
+    shipped = [f"as shipped: {', '.join(witnesses)}"] if witnesses else []
+    return "; ".join([*shipped, *told])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rewriter import __version__, catalog, verdicts
 from rewriter.codemod import Codemod
-from rewriter.errors import CatalogError, SourceError
+from rewriter.errors import CatalogError, SourceError, UsageError
 from rewriter.model import SATISFIED, State, Verdict
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def choose(names: Iterable[str] | None, target: Target | None = None) -> tuple[C
 
     Raises:
         CatalogError: one is unknown or malformed.
-        UsageError: a patch cannot be read.
+        UsageError: a patch cannot be read, or the configuration's list is empty.
     """
     from rewriter import config
 
@@ -120,9 +120,13 @@ def choose(names: Iterable[str] | None, target: Target | None = None) -> tuple[C
         from rewriter.patching import configured
 
         patches = list(configured(target))
-    if not chosen:
+    if not chosen and not names:
+        if wanted.lists and not wanted.codemods and not wanted.patches:
+            raise UsageError(
+                f"{wanted.path}: the list of `codemods` is empty, so nothing is wanted here; name "
+                "a codemod, or list one (`rewriter sync` takes all out that are not listed)"
+            )
         chosen = list(wanted.codemods) or ([] if patches else [catalog.DEFAULT])
-        chosen = [] if names else chosen
     return tuple(in_order([*patches, *(catalog.load(name) for name in dict.fromkeys(chosen))]))
 
 

@@ -6,20 +6,23 @@ A test module imports the fixtures that it uses, and ``sealed_state``, which is 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import io
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import typer
 from fake_sglang import FILES, installed_files
 
 from rewriter import catalog, cli
@@ -95,7 +98,29 @@ def rewriter(*arguments: str | os.PathLike[str]) -> Done:
             gc.enable()  # a command that ends turns it off for good
             gc.unfreeze()
     assert isinstance(out.buffer, io.BytesIO)
+    words = [os.fspath(argument) for argument in arguments]
+    assert foreign_options(words, err.getvalue()) == set(), err.getvalue()
     return Done(code, out.buffer.getvalue().decode("utf-8"), err.getvalue())
+
+
+def foreign_options(words: Sequence[str], message: str) -> set[str]:
+    """Return the options that a message sends its reader to, and that the verb does not have.
+
+    Another command's stand in backquotes, or behind its name.
+    """
+    verb = next((word for word in words if word in cli.COMMANDS), "")
+    if not verb or message.startswith(("Usage:", "Traceback")):
+        return set()
+    own = re.sub("`[^`]*`|^  rewriter .*$|git [a-z]+ --\\S+", "", message, flags=re.MULTILINE)
+    named = set(re.findall(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*", own)) - set(words)
+    return named - _options(verb)
+
+
+@functools.cache
+def _options(verb: str) -> frozenset[str]:
+    command = typer.main.get_command(cli.build((verb,)))
+    found = command.commands[verb] if hasattr(command, "commands") else command
+    return frozenset(option for parameter in found.params for option in parameter.opts)
 
 
 def states(*arguments: str | os.PathLike[str]) -> dict[str, str]:

@@ -198,14 +198,29 @@ def test_a_size_without_a_unit_is_refused(text: str) -> None:
         gpus.size(text, "--weights")
 
 
-def test_gpus_are_found_by_part_of_their_name() -> None:
-    assert gpus.gpu_named("NVIDIA RTX PRO 6000 Blackwell Server Edition").arch == "sm120"
-    assert gpus.gpu_named("h200").arch == "sm90"
-    assert all(gpu.bandwidth > 0 for gpu in gpus.known().values())
-    with pytest.raises(UsageError, match="H200"):
-        gpus.gpu_named("Voodoo 3")
-    with pytest.raises(UsageError, match="H200"):
-        gpus.gpu_named("!")
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000"), ("6000", "RTX PRO 6000"),
+        ("h200", "H200"), ("NVIDIA H200 NVL", "H200"), ("H20", "H20"), ("NVIDIA H20", "H20"),
+        ("A100", "A100 80GB PCIe"), ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100"), ("4090", "RTX 4090"),
+    ],
+)  # fmt: skip
+def test_gpus_are_found_by_words_of_their_name(said: str, name: str) -> None:
+    assert gpus.gpu_named(said).name == name
+
+
+@pytest.mark.parametrize("said", ["Voodoo 3", "!", "", "H201", "H2000", "L40", "GB200", "H", "RTX"])
+def test_another_gpu_is_not_taken_for_one_that_is_like_it(said: str) -> None:
+    with pytest.raises(UsageError, match=r"is not one of .*H200"):
+        gpus.gpu_named(said)
+
+
+def test_every_known_gpu_has_a_bandwidth_and_is_found_by_its_name() -> None:
+    for name, gpu in gpus.known().items():
+        assert gpu.bandwidth > 0
+        assert gpus.gpu_named(name) == gpu
 
 
 @pytest.mark.parametrize("text", ["sm120", "SM120", "12.0", "120"])

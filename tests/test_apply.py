@@ -167,7 +167,7 @@ def test_a_kind_that_is_never_written(fake_wheel: object, tmp_path: Path) -> Non
     wheel = fake_wheel()  # type: ignore[operator]
     done = rewriter("apply", "alpha", "--wheel", wheel)
     assert done.code == 2
-    assert "a wheel is never written; give --output DIR" in done.err
+    assert "a wheel is never written; give --output DIR for a copy, or --overlay" in done.err
 
 
 def test_output_is_a_target_of_its_own(site_packages: Path, tmp_path: Path) -> None:

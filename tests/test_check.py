@@ -175,6 +175,15 @@ def test_a_codemod_by_name(place: Path) -> None:
     done = check(place, "mla_kv_gathers")
     assert (done.code, done.out) == (2, "")
     assert "no codemod is called 'mla_kv_gathers'; known: " in done.err
+    assert done.err.endswith(". Did you mean 'mla_kv_gather'?\n")
+    assert ". Did you mean 'mla_kv_gather'?" in check(place, "mla-kv-gather").err
+    assert "Did you mean" not in check(place, "nope").err
+
+
+def test_the_version_is_told_whatever_the_path_holds(tmp_path: Path) -> None:
+    place = tmp_path / "v0.5.9"
+    installed(place)
+    assert check(place).out.startswith(f"{place}/sglang (sglang 0.5.9)\n")
 
 
 def test_an_unknown_state_to_require_is_misuse(place: Path) -> None:

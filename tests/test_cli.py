@@ -379,6 +379,7 @@ def test_the_own_file_comes_before_the_projects(project: Path) -> None:
         ("force-version = 1", "`force-version` must be true or false, not 1"),
         ('codemods = ["mla"]', "no codemod is called 'mla'"),
         ("\ufeffcodemods = []", "cannot be read as TOML: "),
+        ("codemods = []", "rewriter.toml: the list of `codemods` is empty, so nothing is wanted"),
     ],
 )
 def test_a_malformed_configuration_is_an_error(project: Path, text: str, message: str) -> None:

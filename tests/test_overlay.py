@@ -489,6 +489,13 @@ def test_run_without_an_overlay(over: Over, tmp_path: Path) -> None:
     assert (done.returncode, "no overlay there" in done.stderr) == (2, True)
 
 
+def test_run_names_the_option_that_it_has(tmp_path: Path) -> None:
+    """No sglang for this Python: of the options that name a target ``run`` has one."""
+    done = rewriter("run", "--overlay", tmp_path, "--", sys.executable, "-c", "pass")
+    assert done.code == 2
+    assert "; nothing was started. Name the environment that has it with --python" in done.err
+
+
 # --- all or nothing ------------------------------------------------------------------------
 
 

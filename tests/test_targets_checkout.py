@@ -173,4 +173,4 @@ def test_messages(tmp_path: Path, write_files: Write) -> None:
         "give the top of a checkout of sglang"
     )
     site_packages = write_files(tmp_path / "site", installed_files())
-    assert refused(site_packages).endswith("with its .dist-info; use --site-packages")
+    assert refused(site_packages).endswith(".dist-info: `rewriter check --site-packages DIR`")

@@ -228,7 +228,7 @@ def test_messages_for_an_interpreter(virtual_environment: Environment, tmp_path:
         return refused(lambda: InstalledPackage.of_interpreter(str(path)))
 
     python, site_packages = virtual_environment
-    assert "sglang is not installed there; name a target with --python" in of(python)
+    assert of(python).endswith(": sglang is not installed there")
     (site_packages / "sglang").mkdir()
     assert f"; {site_packages}/sglang is a directory without __init__.py" in of(python)
     assert "found a directory without bin/python" in of(tmp_path)

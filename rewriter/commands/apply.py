@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rewriter.installing import Installed
     from rewriter.session import Session
 
+_INSTEAD = "give --output DIR for a copy, or --overlay DIR for what PYTHONPATH serves"
+
 
 @with_target
 def run(
@@ -66,7 +68,7 @@ def _in_place(
     target = session.target
     if isinstance(target, Overlay):
         target.check_base()
-    with writing(target, dry_run=dry_run) as recovered:
+    with writing(target, _INSTEAD, dry_run=dry_run) as recovered:
         done = install(
             session, dry_run=dry_run, keep_going=keep_going, accept_unproven=accept_unproven
         )

@@ -38,7 +38,7 @@ def put_in(
     accept_unproven = accept_unproven or config.load().accept_unproven
     for name, raw in files:
         hunks.read(raw, name)  # what is no patch is told first
-    with writing(target, dry_run=dry_run) as recovered:
+    with writing(target, "give --overlay DIR", dry_run=dry_run) as recovered:
         patches = wanted(files, origin, older, target)
         session = Session(target, patches)
         fresh = [p for p in patches if isinstance(p, FreshPatch) and not p.rival]

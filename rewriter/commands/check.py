@@ -117,4 +117,4 @@ def target_line(location: str, version: str | None) -> str:
     location = visible(location, keep="")
     if version is None:
         return f"{location} (version unknown)"
-    return location if version in location else f"{location} (sglang {version})"
+    return location if f"sglang {version} (" in location else f"{location} (sglang {version})"

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from rewriter.errors import NotInstalledError, TargetError
+
 if TYPE_CHECKING:
     from rewriter.targets import Target
     from rewriter.targets.pip import Progress
@@ -57,17 +59,13 @@ class TargetOptions(NamedTuple):
         """Return the target; raises UsageError or TargetError."""
         from rewriter.targets import resolve
 
-        return resolve(
-            python=self.python,
-            site_packages=self.site_packages,
-            checkout=self.checkout,
-            repo=self.repo,
-            rev=self.rev,
-            release=self.release,
-            wheel=self.wheel,
-            overlay=self.overlay,
-            progress=progress,
-        )
+        try:
+            return resolve(**self._asdict(), progress=progress)
+        except NotInstalledError as error:
+            raise TargetError(
+                f"{error}; name a target with --python, --site-packages, --checkout, --repo and "
+                "--rev, --release or --wheel"
+            ) from error
 
 
 def _known(incomplete: str) -> list[str]:

@@ -60,7 +60,9 @@ def run(
         last = ", ".join(f"{c.name} {last_pinned(c.name, fixtures)}" for c in codemods)
         typer.echo(f"no release is newer than those pinned in {fixtures}: {last}")
     else:
-        typer.echo(f"{len(written)} pins in {fixtures}")
+        from rewriter.report.matrix import count
+
+        typer.echo(f"{count(len(written), 'pin')} in {fixtures}")
 
 
 def _wanted(

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rewriter.removing import Removed
     from rewriter.session import Session
 
+_INSTEAD = "what was made of it is named by --overlay DIR, or as a directory by --site-packages DIR"
+
 
 @with_target
 def run(
@@ -31,7 +33,7 @@ def run(
     from rewriter.session import Session
 
     target = options.resolve(None if as_json else fetching())
-    with writing(target, dry_run=dry_run) as recovered:
+    with writing(target, _INSTEAD, dry_run=dry_run) as recovered:
         force_version = force_version or config.load().force_version
         session = Session(target, chosen(codemods, target), force_version)
         done = remove(session, dry_run=dry_run)

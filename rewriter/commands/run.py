@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rewriter.commands.options import ForceVersion
-from rewriter.errors import RefusedError, UsageError
+from rewriter.errors import NotInstalledError, RefusedError, TargetError, UsageError
 
 if TYPE_CHECKING:
     from rewriter.targets.overlay import Overlay
@@ -37,7 +37,13 @@ def run(
     from rewriter.targets.overlay import Overlay
 
     found = interpreter_of(command)
-    base = resolve(python=python or (found.path if found else None))
+    try:
+        base = resolve(python=python or (found.path if found else None))
+    except NotInstalledError as error:
+        raise TargetError(
+            f"{error}, and so not for this command; nothing was started. Name the environment that "
+            "has it with --python"
+        ) from error
     target = Overlay(overlay, base)
     _check_state(target, force_version)
     if found is not None:

@@ -46,7 +46,7 @@ def run(
     if isinstance(target, Overlay):
         target.check_base()
     session, accepted = configured(target, force_version)
-    with writing(target, dry_run=dry_run) as recovered:
+    with writing(target, "give --overlay DIR", dry_run=dry_run) as recovered:
         if locked:
             _check_lock(session, accept_unproven or accepted)
         done = sync(session, dry_run=dry_run, accept_unproven=accept_unproven or accepted)

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def writing(target: Target, *, dry_run: bool) -> Iterator[str]:
+def writing(target: Target, instead: str, *, dry_run: bool) -> Iterator[str]:
     """Hold a target for writing, with what an earlier run left recovered; yield what was done.
 
     A dry run holds nothing and recovers nothing.
+
+    Args:
+        instead: what to do where the target is of a kind that is never written.
 
     Raises:
         UsageError: the target is of a kind that is never written.
@@ -29,7 +32,7 @@ def writing(target: Target, *, dry_run: bool) -> Iterator[str]:
     """
     home = home_of(target)
     if home is None:
-        raise UsageError(f"{target.location}: a {target.kind} is never written; give --output DIR")
+        raise UsageError(f"{target.location}: a {target.kind} is never written; {instead}")
     from rewriter.installing import steady
 
     if dry_run:

@@ -102,7 +102,7 @@ def _root(given: Path) -> Path:
             if distinfo.beside(root) is not None:
                 raise TargetError(
                     f"{root}: expected a checkout, found an installed package with its "
-                    ".dist-info; use --site-packages"
+                    ".dist-info: `rewriter check --site-packages DIR`"
                 )
             return root
     if not given.is_dir():

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from rewriter.errors import TargetError
+from rewriter.errors import NotInstalledError, TargetError
 from rewriter.targets import distinfo
 from rewriter.targets.disk import (
     PACKAGE,
@@ -53,11 +53,12 @@ class InstalledPackage:
         """Find the package of this interpreter, or of another one by path.
 
         Raises:
-            TargetError: the interpreter cannot be asked, or has no sglang.
+            NotInstalledError: it has no sglang.
+            TargetError: it cannot be asked.
         """
         found = ask(python)
         if found.package is None:
-            raise TargetError(_missing(found))
+            raise NotInstalledError(_missing(found))
         if not found.package.is_dir():
             raise TargetError(
                 f"{found.package}: expected a directory, found a package inside an archive; "
@@ -168,10 +169,7 @@ def _missing(found: Found) -> str:
     message = f"{found.interpreter} (Python {found.python}): {PACKAGE} is not installed there"
     if found.namespace:
         message += f"; {found.namespace[0]} is a directory without __init__.py, not the package"
-    return message + (
-        "; name a target with --python, --site-packages, --checkout, --repo and --rev, "
-        "--release or --wheel"
-    )
+    return message
 
 
 def _not_there(directory: Path) -> str:

@@ -105,7 +105,7 @@ def pip_command() -> list[str]:
             return [found]
     raise IndexUnreachable(
         f"pip: neither in {sys.executable} nor on PATH; releases are fetched with it: install "
-        "pip, or name a wheel that you have with --wheel"
+        "pip. A wheel that you have needs none: `rewriter check --wheel FILE`"
     )
 
 

@@ -45,12 +45,13 @@ def failure(version: str | None, output: str) -> TargetError:
     if any(sign in output for sign in _OFFLINE):
         return IndexUnreachable(
             f"{what}: the package index cannot be reached; check the network and pip's "
-            "configuration, or name a wheel that you have with --wheel"
+            "configuration. A wheel that you have needs neither: `rewriter check --wheel FILE`"
         )
     if listed is not None or "No matching distribution found" in output:
         return IndexUnreachable(
             f"{what}: pip found no version at all; check the network and pip's configuration "
-            "(pip config list), or name a wheel that you have with --wheel"
+            "(`pip config list`). A wheel that you have needs neither: "
+            "`rewriter check --wheel FILE`"
         )
     if 'unknown command "index"' in output:
         return TargetError(f"{what}: this pip cannot list versions; upgrade it to 21.2 or later")

@@ -52,14 +52,18 @@ def known() -> dict[str, Gpu]:
 
 
 def gpu_named(name: str) -> Gpu:
-    """Return a GPU by a name that contains, or is contained in, a known one.
+    """Return a GPU by a name whose words are among a known one's, or the other way round.
+
+    Whole words: an H20 is no H200, and an L40 no L40S.
 
     Raises:
         UsageError: none is like it.
     """
-    wanted = _plain(name)
+    wanted = _words(name)
     for each, gpu in known().items():
-        if wanted and (wanted in _plain(each) or _plain(each) in wanted):
+        words = _words(each)
+        model = next(word for word in words if any(map(str.isdigit, word)))
+        if model in wanted and (set(wanted) <= set(words) or set(words) <= set(wanted)):
             return gpu
     raise UsageError(
         f"GPU {name!r} is not one of {', '.join(known())}; "
@@ -67,8 +71,8 @@ def gpu_named(name: str) -> Gpu:
     )
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.casefold())
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", name.casefold())
 
 
 def architecture(name: str) -> str:
