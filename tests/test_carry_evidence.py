@@ -147,6 +147,64 @@ def test_what_no_longer_fits_is_a_conflict(case: str) -> None:
     assert not unchanged.conflicts, reasons(unchanged)
 
 
+MEASURES = """
+    def measure(shape, unit=1):
+        return shape * unit
+
+
+    class Plan:
+        def __init__(self, rows, columns=0):
+            self.rows = rows
+
+        def wide(self, by=1):
+            return self.rows * by
+
+        def both(self):
+            return self.wide(), measure(self.rows, 2)
+"""
+NARROWED = {
+    "a function": (
+        ("measure(shape, unit=1)", "measure(shape, unit)"),
+        ("measure(batch, unit=3)", "measure(batch)"),
+        "sglang/srt/other.py, line 5: `measure` requires the argument `unit`",
+    ),
+    "an argument that the patch takes away": (
+        ("measure(shape, unit=1)", "measure(shape, *units)"),
+        ("measure(batch)", "measure(batch, unit=3)"),
+        "sglang/srt/other.py, line 5: `measure` has no argument `unit`",
+    ),
+    "a class": (
+        ("__init__(self, rows, columns=0)", "__init__(self, rows, columns)"),
+        ("measure(batch)", "Plan(batch)"),
+        "sglang/srt/other.py, line 5: `Plan` requires the argument `columns`",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NARROWED)
+def test_a_call_that_upstream_added_of_what_the_patch_changes(case: str) -> None:
+    (old, new), (before, after), reason = NARROWED[case]
+    caller = "from sglang.srt.mod import Plan, measure\n\n\ndef run(batch):\n    return {}\n"
+    patch = [("own.patch", diff(MEASURES, edited(old, new, MEASURES)))]
+    older = {PATH: code(MEASURES), OTHER: caller.format(before)}
+    found = carry(patch, Tree(older), Tree({**older, OTHER: caller.format(after)}))
+    assert f"upstream calls what the patch changes: {reason}" in reasons(found)
+    assert found.changes == ()
+    assert not carry(patch, Tree(older), Tree(older)).conflicts
+    # one that the patch's own release has too is the patch's own fault
+    both = {**older, OTHER: caller.format(after)}
+    assert not carry(patch, Tree(both), Tree(both)).conflicts
+
+
+def test_a_call_that_upstream_added_in_the_same_module() -> None:
+    ours = edited("self.wide()", "self.wide(1)", edited("by=1", "by", MEASURES))
+    more = "\n        def more(self):\n            return self.wide()\n"
+    found = place(MEASURES, ours, MEASURES + more)
+    assert "sglang/srt/mod.py, line 16: `self.wide` requires the argument `by`" in reasons(found)
+    wider = edited("by=1", "by=1, deep=False", MEASURES)
+    assert not place(MEASURES, wider, MEASURES + more).conflicts
+
+
 COROUTINE = (
     LIBRARY
     + """
@@ -528,6 +586,15 @@ def test_upstream_changed_how_a_value_comes_about(
         assert found.changes == ()
     else:
         assert not found.conflicts, reasons(found)
+
+
+def test_what_upstream_has_too_reads_what_it_changed() -> None:
+    """With another hunk that is still to be put in."""
+    ours = READS.replace("width = 4", "width = 5")
+    theirs = edited("project(x)", "project(x, scale)", READS)
+    found = place(VALUES, ours, theirs)
+    assert not found.conflicts, reasons(found)
+    assert text(found) == code(theirs.replace("width = 4", "width = 5"))
 
 
 def test_a_value_of_a_renamed_local_is_the_same() -> None:

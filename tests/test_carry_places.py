@@ -72,6 +72,34 @@ def test_an_item_where_upstream_took_its_neighbour_away() -> None:
     assert text(found) == code(edited('"two",\n', '"two",\n        "four",\n', theirs))
 
 
+SENT = """
+    def send(rows, rids, counts):
+        return Out(
+            depth=1,
+            width=2,
+            rows=rows,
+            rids=rids,
+            hosts=None,
+            counts=counts,
+        )
+"""
+
+
+def test_an_argument_before_those_that_upstream_moved_to_another_place() -> None:
+    ours = edited(
+        "            rows=rows,\n", "            rows=rows,\n            kinds=1,\n", SENT
+    )
+    moved = "            rids=rids,\n            hosts=None,\n"
+    theirs = edited(moved, "", SENT)
+    theirs = edited("            depth=1,\n", moved + "            depth=1,\n", theirs)
+    wanted = edited(
+        "            rows=rows,\n", "            rows=rows,\n            kinds=1,\n", theirs
+    )
+    found = place(SENT, ours, theirs)
+    assert not found.conflicts, reasons(found)
+    assert text(found) == code(wanted)
+
+
 def test_an_operand_where_upstream_took_its_neighbour_away() -> None:
     base = "    x = f(a + b)\n"
     refuses(base, edited("b", "b * c", base), edited("a + b", "a", base), "the same part")
@@ -136,6 +164,17 @@ def test_what_follows_a_statement_that_upstream_put_under_a_condition() -> None:
     under = "            if self.a:\n                assert self.b > 0\n"
     theirs = edited("            assert self.b > 0\n", under, CHECKS)
     carries(CHECKS, ours, theirs, edited(under, under + more, theirs), Fate.STRUCTURE)
+
+
+def test_what_comes_before_a_statement_that_upstream_put_under_a_condition() -> None:
+    """What it makes is there whether the statement runs or not."""
+    base = edited("assert self.a > 0", "n = self.a", CHECKS)
+    base = edited("assert self.b > 0", "n = n + self.b", base)
+    more = "            n = abs(n)\n"
+    ours = edited("n = self.a\n", "n = self.a\n" + more, base)
+    under = "            if self.c:\n                n = n + self.b\n"
+    theirs = edited("            n = n + self.b\n", under, base)
+    carries(base, ours, theirs, edited(under, more + under, theirs), Fate.STRUCTURE)
 
 
 def test_what_needs_a_statement_that_upstream_put_under_a_condition() -> None:

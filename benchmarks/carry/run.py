@@ -1,8 +1,9 @@
 """Measure how far patches carry: ``git apply``, ``patch``, a three-way merge, and ``carry``.
 
 Run as ``python benchmarks/carry/run.py CLONE…`` with clones of a repository of patch sets (see
-``cases.py``; the releases come from the package index and stay in the cache), or of a fork of
-sglang with branches (see ``ports.py``).
+``cases.py``; the releases come from the package index and stay in the cache), of one that keeps a
+whole patch for each release (see ``whole.py``), or of a fork of sglang with branches (see
+``ports.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import ports
+import whole
 from cases import (
     OLDEST,
     Case,
@@ -195,7 +197,8 @@ def main() -> None:
     for clone in options.clones:
         print(f"\n## {clone}")
         of_sets = has_sets(clone)
-        measured(cases(clone) if of_sets else ports.cases(clone), listed=options.list)
+        others = whole.cases if whole.has_patches(clone) else ports.cases
+        measured(cases(clone) if of_sets else others(clone), listed=options.list)
         if of_sets:
             whole_sets(clone)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rewriter.carry import bindings, contracts, names, reviews, vanished
+from rewriter.carry import bindings, callers, contracts, names, reviews, vanished
 from rewriter.carry.applying import Applied
 from rewriter.carry.contracts import Fault, Key
 from rewriter.carry.package import Module, Package
@@ -83,6 +83,7 @@ def problems(
         yield missing
     yield from _faults(applied.path, path, (ours, old, new), sides)
     yield from _taken(base, applied.path, path, sides)
+    yield from _called(applied.path, path, new, sides)
 
 
 def _text(path: str, raw: bytes) -> str | None:
@@ -117,6 +118,23 @@ def _faults(here: str, there: str, texts: tuple[str, str, str], sides: Sides) ->
         yield Step(Fate.REVIEW, (1, 0), (line, line), "", fault.line, fault.reason)
     versions = (tree.target.version for tree in trees)
     yield from reviews.dated(ours, before, *versions)
+
+
+def _called(here: str, there: str, new: str, sides: Sides) -> Iterator[Step]:
+    """Yield a conflict for each call by upstream of what the patch makes take other arguments."""
+    ends: list[tuple[Module, Package, Module, Package]] = []
+    for path, side in ((here, sides.ours), (there, sides.made)):
+        plain = Package(side.tree, {})
+        one, two = plain.at(path), side.at(path)
+        if one is None or two is None:
+            return
+        ends.append((one, plain, two, side))
+    own = fresh(_text(there, sides.made.tree.read(there) or b"") or "", new)
+    line = min(sides.fresh(here), default=1)
+    for path, fault in callers.faults(ends[0], ends[1]):
+        if path != there or fault.line not in own:  # the patch's own lines are told already
+            reason = f"upstream calls what the patch changes: {path}, line {fault.line}: "
+            yield Step(Fate.CONFLICT, (1, 0), (line, line), reason=reason + fault.reason)
 
 
 def _taken(base: str, here: str, there: str, sides: Sides) -> Iterator[Step]:

@@ -15,12 +15,20 @@ from rewriter.carry.units import Block, Unit, walk
 _ASSIGNING = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 
-def changed(added: Sequence[Added], mapping: Mapping) -> Iterator[Step]:
+def changed(
+    added: Sequence[Added], mapping: Mapping, steps: Sequence[Step]
+) -> Iterator[Step]:  # fmt: skip
     """Yield a step where upstream assigns in another way what the patch reads from now on.
 
-    A name that the patch read already is upstream's to keep right; so is one that it renamed.
+    What read a name already is upstream's to keep right; so is what upstream has too.
+
+    Args:
+        steps: what became of the statements that the patch adds.
     """
+    out = {step.new[1] for step in steps if step.fate in (Fate.UPSTREAM, Fate.CONFLICT)}
     for block, index, gone, new in added:
+        if new and new[-1].last in out:
+            continue
         function = _function(block)
         wanted = read(new) - read(gone) if new else set()
         if function is None or not wanted or mapping.get(function) is None:

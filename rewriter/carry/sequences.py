@@ -117,12 +117,30 @@ def merge(
             pieces.append(
                 Piece(change.start + shift, change.end + shift, change.left, change.right)
             )
-        elif len(near) == 1 and beside(change, near[0]):
+        elif len(near) == 1 and (put := _beside(change, near[0], ours, beside)) is not None:
             at_theirs = near[0].left
-            pieces.append(Piece(at_theirs, at_theirs, change.left, change.right))
+            pieces.append(Piece(at_theirs, at_theirs, put.left, put.right))
         elif not _same(change, near, ours, theirs):
             return None
     return pieces
+
+
+def _beside(
+    change: Change, other: Change, ours: Sequence[Hashable],
+    beside: Callable[[Change, Change], bool],
+) -> Change | None:  # fmt: skip
+    """Return one of our insertions as it may stand beside a change of theirs; None if it may not.
+
+    What is inserted with the separator behind it is the same as with the one before it.
+    """
+    if beside(change, other):
+        return change
+    if change.start <= other.start or change.left == change.right or change.left == 0:
+        return None
+    if ours[change.left - 1] != ours[change.right - 1]:
+        return None
+    before = Change(change.start - 1, change.end - 1, change.left - 1, change.right - 1)
+    return before if beside(before, other) else None
 
 
 def _same(

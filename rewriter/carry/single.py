@@ -78,7 +78,7 @@ def python(path: str, base: bytes, ours: bytes, onto: str, sources: Sources) -> 
         return Outcome([replace(s, fate=Fate.UPSTREAM, reason="") for s in placing.ledger.steps])
     steps = [_told(step, followed.lines) for step in placing.ledger.steps]
     steps += reviews.copies(older, newer, placing.ledger.changed)
-    steps += origins.changed(placing.ledger.added, placing.mapping)
+    steps += origins.changed(placing.ledger.added, placing.mapping, placing.ledger.steps)
     edits = [(source.path, edit, step) for source, edit, step in placing.ledger.edits]
     return Outcome(steps, edits)
 

@@ -90,7 +90,8 @@ def _around(
         return None
     left = one.index if one is not None else -1
     right = two.index if two is not None else len(gap.block.units)
-    put = [new for old, new in ((before, one), (after, two)) if new is not None and new is not old]
+    # what ran after it still does, if at all; what ran before it may not have run
+    put = [one] if one is not None and one is not before else []
     if right != left + 1 or not independent(inserted, put):
         return None
     return Spot(gap.block, right, "beside the statement that upstream put its neighbour into")
