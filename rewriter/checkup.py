@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rewriter import __version__, proving
+from rewriter.catalog import DEFAULT
 from rewriter.errors import RewriterError
 from rewriter.leftovers import Leftover
 from rewriter.model import State, Verdict
@@ -147,7 +148,8 @@ def _witness(target: Target, home: Home | None) -> str:
     record = getattr(target, "record", None)
     rows = record() if callable(record) else None
     if rows and home is not None:
-        return f"{home.shown}/RECORD, {len(rows):,} files"
+        sources = sum(not path.endswith(".pyc") for path in rows)
+        return f"{home.shown}/RECORD, {sources:,} files"
     if home is not None and home.top is not None:
         return f"the blobs in HEAD of {home.top}"
     if target.kind in ("release", "wheel"):
@@ -267,10 +269,13 @@ def _advice(survey: Survey, chosen: set[str], on: str) -> tuple[str, ...]:
     verdicts = [s.verdict for s in survey.standings]
     applied = [v.codemod for v in verdicts if v.state is State.APPLIED]
     ready = [v.codemod for v in verdicts if v.state is State.READY and v.codemod not in chosen]
+    first, others = [DEFAULT] * (DEFAULT in ready), [name for name in ready if name != DEFAULT]
     advice = []
     if applied:
         names = " ".join(applied)
         advice.append(f"before each start: rewriter check {names} --require applied -q{on}")
-    if ready:
-        advice.append(f"to apply: rewriter apply {' '.join(ready)}{on}")
+    if first:
+        advice.append(f"to apply: rewriter apply {DEFAULT}{on}")
+    if others:
+        advice.append(f"would fit as well: {', '.join(others)}; `rewriter list` says what for")
     return tuple(advice)

@@ -226,3 +226,20 @@ def test_more_directories_than_may_be_open(
 def test_full_needs_output(site_packages: Path) -> None:
     done = rewriter("apply", "alpha", "--site-packages", site_packages, "--full")
     assert (done.code, "--full goes with --output DIR" in done.err) == (2, True)
+
+
+def test_an_output_says_what_it_leaves_out(site_packages: Path, tmp_path: Path) -> None:
+    """As an install does; without anything to write there is no directory."""
+    at, out = ("--site-packages", site_packages), tmp_path / "out"
+    assert rewriter("apply", "alpha", *at).code == 0
+    done = rewriter("apply", "alpha", *at, "--output", out)
+    told = ["alpha was applied already; nothing to write for it", f"nothing was written to {out}"]
+    assert (done.code, done.out.splitlines()[-2:]) == (0, told)
+    assert not out.exists()
+    (site_packages / SCALER).unlink()
+    done = rewriter("apply", "gamma", "delta", *at, "--output", out)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "delta is absent: left out")
+    again = rewriter("apply", "gamma", "delta", *at, "--output", tmp_path / "other", "--json")
+    assert again.json["left_out"] == ["delta"]
+    dry = rewriter("apply", "gamma", *at, "--output", out, "--dry-run", "--json")
+    assert (dry.json["written"], dry.json["planned"]) == ([], again.json["written"])

@@ -39,6 +39,14 @@ def test_an_untouched_install_is_healthy(tmp_path: Path) -> None:
     assert f"next: to apply: rewriter apply mla_kv_gather --site-packages {tmp_path}" in done.out
 
 
+def test_byte_code_on_record_is_no_witness(tmp_path: Path) -> None:
+    """Pip lists what it compiled."""
+    site = installed(tmp_path)
+    record = next(site.glob("*.dist-info/RECORD"))
+    record.write_text(record.read_text() + "sglang/__pycache__/__init__.cpython-311.pyc,,\n")
+    assert "RECORD, 10 files\n" in doctor(site).out
+
+
 def test_what_is_named_and_not_applied_needs_attention(tmp_path: Path) -> None:
     site = installed(tmp_path)
     done = doctor(site, "mla_kv_gather")

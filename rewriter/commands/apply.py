@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -117,10 +118,7 @@ def _print(session: Session, done: Installed, dry_run: bool) -> None:
     for verdict in _verdicts(done):
         for line in verdict_lines(verdict, colour=colourful()):
             typer.echo(line)
-    for verdict in done.sorted.satisfied:
-        typer.echo(f"{verdict.codemod} was {verdict.state} already; nothing to write for it")
-    for verdict in (*done.sorted.rest, *done.sorted.absent):
-        typer.echo(f"{verdict.codemod} is {verdict.state}: left out")
+    _tell_aside(done.sorted.satisfied, (*done.sorted.rest, *done.sorted.absent))
     if done.transition is None:
         return
     for line in pristine_lines(done.transition.proofs):
@@ -134,6 +132,14 @@ def _print(session: Session, done: Installed, dry_run: bool) -> None:
 
     for line in afterwards(session, [c.path for c in done.transition.changes]):
         typer.echo(line)
+
+
+def _tell_aside(satisfied: Iterable[Verdict], left_out: Iterable[Verdict]) -> None:
+    """Say for which codemods nothing is written, and why."""
+    for verdict in satisfied:
+        typer.echo(f"{verdict.codemod} was {verdict.state} already; nothing to write for it")
+    for verdict in left_out:
+        typer.echo(f"{verdict.codemod} is {verdict.state}: left out")
 
 
 # --- into a directory of its own -----------------------------------------------------------
@@ -165,10 +171,20 @@ def _into_directory(
     if as_json:
         from rewriter.report.jsons import document
 
-        typer.echo(document("apply", session.described(), found, written=written, exit_code=code))
+        paths = [change.path for change in made] if dry_run else []
+        left = [verdict.codemod for verdict in rest]
+        typer.echo(
+            document(
+                "apply", session.described(), found, exit_code=code, written=written,
+                planned=paths, left_out=left,
+            )
+        )  # fmt: skip
         return code
     typer.echo(target_line(target.location, target.version))
     _tell(found, made, output, written, dry_run)
+    _tell_aside(satisfied, rest)
+    if not made:
+        typer.echo(f"nothing was written to {output}")
     return code
 
 

@@ -29,7 +29,7 @@ def run(
     Needs torch for the CPU, neither sglang's dependencies nor a GPU. The target's own file is
     run, on stand-ins of ours for tensors and server; nothing is written.
     """
-    from rewriter.probes.equivalence import PROVED, verify
+    from rewriter.probes.equivalence import PROVED, prepare, verify
     from rewriter.report.progress import fetching
     from rewriter.session import opened
 
@@ -46,6 +46,7 @@ def run(
     from rewriter.catalog import companion_bytes
     from rewriter.report.equivalence import head, line, summary
 
+    prepare()
     if not as_json:
         typer.echo(target_line(session.target.location, session.target.version))
         typer.echo(head())

@@ -11,14 +11,32 @@ this one, not by this one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 from rewriter.errors import UsageError
 from rewriter.probes.equivalence.rows import ModeRow
 
-__all__ = ["PROVED", "ModeRow", "verify"]
+__all__ = ["PROVED", "ModeRow", "prepare", "verify"]
 
 PROVED = ("mla_kv_gather", "fa3_kv_gather")
 """Codemods whose effect the stand-ins can show."""
+
+
+def prepare() -> None:
+    """Import what a proof needs, before anything of it is told.
+
+    Raises:
+        UsageError: torch is not installed.
+    """
+    try:
+        import_module("rewriter.probes.equivalence.verifying")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UsageError(
+            "verify runs the patched code on the CPU and needs torch, which is not installed here; "
+            "pip install 'sglang-rewriter[verify]'"
+        ) from error
 
 
 def verify(
@@ -40,14 +58,8 @@ def verify(
     Raises:
         UsageError: torch is not installed.
     """
-    try:
-        from rewriter.probes.equivalence.verifying import scenarios_of
-        from rewriter.probes.equivalence.verifying import verify as run
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UsageError(
-            "verify runs the patched code on the CPU and needs torch, which is not installed here; "
-            "pip install 'sglang-rewriter[verify]'"
-        ) from error
+    prepare()
+    from rewriter.probes.equivalence.verifying import scenarios_of
+    from rewriter.probes.equivalence.verifying import verify as run
+
     return run(original, patched, companion, scenarios_of(codemod), told=told)
