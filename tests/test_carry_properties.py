@@ -128,6 +128,12 @@ def test_edits_of_other_functions_come_together(
         theirs.insert(at, new)
         both.insert(at, new)
     found = result(source(program), source(ours), source(tuple(theirs)))
+    if any(hunk.fate is Fate.REVIEW for hunk in found.results):
+        # Said, not guessed: upstream's functions have a statement once more that the patch changes.
+        changed = lines_of(program[number : number + 1]) - lines_of(ours[number : number + 1])
+        more = lines_of(tuple(theirs)) - lines_of(program)
+        assert changed & more, reasons(found)
+        return
     assert not found.conflicts, reasons(found)
     assert text(found) == source(tuple(both))
 
