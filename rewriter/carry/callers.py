@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from rewriter.carry import contracts, signatures
@@ -38,12 +39,21 @@ def _broken(
     _, without, module, patched = side
     paths = {module.path}
     for name in names & module.names.keys():
-        paths |= contracts.importers(name, module, patched)
+        paths |= _calling(name, module, patched)
     for path in sorted(paths):
         ends = [(package.at(path), package) for package in (without, patched)]
         before, after = (_calls(m, p, names) if m is not None else {} for m, p in ends)
         for key in sorted(after.keys() - before.keys()):
             yield path, key, after[key]
+
+
+def _calling(name: str, module: Module, package: Package) -> set[str]:
+    """Return the modules that may call a name of another one: as text, to parse no others."""
+    last = re.escape(module.name.rsplit(".", 1)[-1]).encode()
+    call = re.compile(rb"(?<!def )(?<!class )\b%s\(" % re.escape(name).encode())
+    imported = re.compile(rb"\bimport\b.*\b%s\b|\bfrom\s+[\w.]*\b%s\s+import\b" % (last, last))
+    texts = ((path, package.read(path) or b"") for path in package.tree.holding(name.encode()))
+    return {path for path, raw in texts if call.search(raw) and imported.search(raw)}
 
 
 def _calls(module: Module, package: Package, names: set[str]) -> dict[Key, Fault]:
@@ -74,10 +84,9 @@ def _narrowed(
         two = _signature(Place(after, new[name]), patched, name)
         if one is None or two is None or one == two:
             continue
-        lost = (one.keywords - two.keywords and not two.named) or (
-            one.positional != two.positional[: len(one.positional)] and not two.rest
-        )
-        if lost or set(two.required) - set(one.required):
+        lost = not two.named and one.keywords - two.keywords
+        fewer = not two.rest and len(two.positional) < len(one.positional)
+        if lost or fewer or set(two.required) - set(one.required):
             yield name.rpartition(".")[2]
 
 
