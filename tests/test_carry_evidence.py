@@ -196,6 +196,24 @@ def test_a_call_that_upstream_added_of_what_the_patch_changes(case: str) -> None
     assert not carry(patch, Tree(both), Tree(both)).conflicts
 
 
+@pytest.mark.parametrize(
+    ("imported", "called", "told"),
+    [
+        ("from sglang.srt import mod", "mod.measure(batch)", True),
+        ("from sglang.srt.mod import measure as scaled", "scaled(batch)", False),
+        ("import numpy as mod", "mod.measure(batch)", False),
+        ("from sglang.srt.mod import measure", "tuple(map(measure, batch))", False),
+    ],
+)
+def test_which_calls_of_another_module_are_known(imported: str, called: str, told: bool) -> None:
+    """A call under another name is not looked for: it would take parsing every module."""
+    ours = edited("measure(shape, unit=1)", "measure(shape, unit)", MEASURES)
+    older = {PATH: code(MEASURES)}
+    newer = {**older, OTHER: f"{imported}\n\n\ndef run(batch):\n    return {called}\n"}
+    found = carry([("own.patch", diff(MEASURES, ours))], Tree(older), Tree(newer))
+    assert ("upstream calls what the patch changes" in reasons(found)) is told
+
+
 def test_a_call_that_upstream_added_in_the_same_module() -> None:
     ours = edited("self.wide()", "self.wide(1)", edited("by=1", "by", MEASURES))
     more = "\n        def more(self):\n            return self.wide()\n"
