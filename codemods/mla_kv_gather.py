@@ -18,28 +18,43 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rewriter.codemod import (
-    Codemod,
-    Companion,
-    Drift,
-    Insert,
-    Match,
-    Site,
-    Upstream,
-    Wrap,
-    import_line,
+from codemods._kv_gather import (
+    COMPANIONS,
+    IMPORT,
+    Reading,
+    casts,
+    constructor,
+    dtype,
+    reads,
+    writes,
 )
+from rewriter.codemod import Codemod, Drift, Match, Site, Upstream, Wrap
 
 if TYPE_CHECKING:
     import libcst as cst
 
     from rewriter.definition import Definition
 
+    Plan = tuple[cst.Call, cst.BaseExpression, cst.Arg | None]
+
 BACKEND = "FlashInferMLAAttnBackend"
 UPDATERS = ("FlashInferMLAIndicesUpdaterDecode", "FlashInferMLAIndicesUpdaterPrefill")
 
 # Where the index argument stands: the in-line fast plan takes the wrapper as its first argument.
 _PLAN_METHOD, _PLAN_FUNCTION = 2, 3
+
+_KEYS = {"ckv_cache": 2, "kpe_cache": 3}
+
+_RUN_KEYWORDS = ("q_nope", "q_pe", *_KEYS, "out", "lse", "return_lse")
+"""What ``run`` may be given; pages or lengths would name other rows than those of the plan."""
+
+_HOW = Reading(
+    "run",
+    others=("get_value_buffer", "get_kv_buffer", "get_mla_kv_buffer", "kv_buffer"),
+    # how many rows there are changes; how wide they are does not
+    looks=("dtype", "device", "shape[-1]", "shape[1]", "shape[2]"),
+    elsewhere="dcp_kv_buffer",  # context parallel: gathered from all ranks already
+)
 
 
 def find_casts(definition: Definition) -> Iterable[Match]:
@@ -49,152 +64,47 @@ def find_casts(definition: Definition) -> Iterable[Match]:
         Upstream: every run gets the pool's rows in the pool's dtype.
         Drift: a run gets something else, or the pool is read in a way that is not known.
     """
-    from rewriter.flow import argument, method, trace
+    from rewriter.flow import argument, method
 
-    runs = [n for n in definition.nodes if method(n) == "run"]
-    if not runs:
+    keys: dict[cst.Call, list[cst.Arg]] = {}
+    for run in definition.nodes:
+        if method(run) == "run":
+            for name, position in _KEYS.items():
+                arg = argument(run, name, position)  # type: ignore[arg-type]
+                if arg is None:
+                    raise Drift(f"`run` has no argument `{name}` at position {position}", run)
+                keys.setdefault(run, []).append(arg)  # type: ignore[arg-type]
+    if not keys:
         raise Drift("no call of `run` on an attention wrapper")
-    _nothing_beside(definition, {"run", *_READS}, ("forward_extend", "forward_decode"))
-    casts: dict[cst.Call, Match] = {}
-    direct: list[cst.CSTNode] = []
-    for run in runs:
-        for keyword, position in (("ckv_cache", 2), ("kpe_cache", 3)):
-            arg = argument(run, keyword, position)  # type: ignore[arg-type]
-            if arg is None:
-                raise Drift(f"`run` has no argument `{keyword}` at position {position}", run)
-            for origin in trace(definition, arg.value):
-                kind = _source_of(definition, origin.node)
-                if kind == "pool":
-                    direct.append(origin.node)
-                elif kind == "cast of the pool":
-                    casts.setdefault(origin.node, _cast(definition, run, origin.node))  # type: ignore[arg-type]
-                    _row_by_row(definition, arg.value)
-                elif kind != "cast of another buffer":
-                    raise Drift(
-                        "what `run` reads is neither the pool's buffer nor a cast of it "
-                        "(another patch of the same idea?)", origin.node,
-                    )  # fmt: skip
-    if casts and direct:
-        raise Drift("some runs read the pool converted, others as it is", direct[0])
-    _no_cast_left(definition, casts)
-    if not casts:
-        raise Upstream("`run` gets the pool's rows without a change of dtype", direct[0])
-    for cast, match in casts.items():
-        _only_to_run(definition, cast, match.arguments[0])
-    return casts.values()
+    found = reads(definition, _HOW, keys)
+    if found.direct:
+        direct = next(iter(found.direct))
+        raise Upstream("`run` gets the pool's rows without a change of dtype", direct)
+    for runs in found.converted.values():
+        for arg in (arg for run in runs for arg in keys[run]):
+            _row_by_row(definition, arg.value)
+    return [_match(definition, cast, runs) for cast, runs in found.converted.items()]
 
 
-_READS = ("get_key_buffer", "get_value_buffer", "get_kv_buffer", "get_mla_kv_buffer", "kv_buffer")
-
-_RUN_KEYWORDS = ("q_nope", "q_pe", "ckv_cache", "kpe_cache", "out", "lse", "return_lse")
-"""What ``run`` may be given; pages or lengths would name other rows than those of the plan."""
-
-
-def _nothing_beside(definition: Definition, names: set[str], known: tuple[str, ...]) -> None:
-    """Refuse methods that are kept under another name, or mentioned in other methods."""
-    from rewriter.mentions import aliased, beside
-
-    node = aliased(definition, names)
-    if node is not None:
-        raise Drift("a method is not called where it is named: what calls it is not known", node)
-    line = beside(definition, names - {"run"}, known)
-    if line is not None:
-        raise Drift(f"another method of the class does the same: line {line}")
-
-
-def _only_to_run(definition: Definition, cast: cst.Call, wrapper: str) -> None:
-    """Refuse converted keys that something else than this wrapper's ``run`` reads by pool row."""
+def _match(definition: Definition, cast: cst.Call, runs: list[cst.Call]) -> Match:
     import libcst
 
-    from rewriter.flow import method
-    from rewriter.uses import uses
+    from rewriter.repeated import repeated
 
-    for taken in uses(definition, cast):
-        if isinstance(taken, libcst.Arg):
-            call = definition.parents[taken]
-            assert isinstance(call, libcst.Call)
-            if method(call) == "run" and definition.code(call.func) == f"{wrapper}.run":
-                _known_arguments(call)
-                continue
-        if not _looked_at(definition, taken):
-            raise Drift(f"the converted keys go elsewhere than to `{wrapper}.run`", taken)
-
-
-def _known_arguments(run: cst.Call) -> None:
-    for arg in run.args:
-        if arg.star or (arg.keyword is not None and arg.keyword.value not in _RUN_KEYWORDS):
-            raise Drift("`run` gets an argument that is not known", arg)
-
-
-def _looked_at(definition: Definition, node: cst.CSTNode) -> bool:
-    """Return whether something looks at a buffer's dtype or width, or at whether it is there."""
-    import libcst
-
-    if isinstance(node, libcst.Comparison):
-        return all(isinstance(c.operator, (libcst.Is, libcst.IsNot)) for c in node.comparisons)
-    if not isinstance(node, libcst.Attribute):
-        return False
-    if node.attr.value == "shape":  # how many rows there are changes; how wide they are does not
-        part = definition.parents[node]
-        code = definition.code(part) if isinstance(part, libcst.Subscript) else ""
-        return code.endswith(("[-1]", "[1]", "[2]"))
-    return node.attr.value in ("dtype", "device")
-
-
-def _source_of(definition: Definition, node: cst.CSTNode) -> str:
-    import libcst as cst
-
-    from rewriter.flow import method, trace
-
-    if method(node) == "get_key_buffer":
-        return "pool"
-    if method(node) != "to":
-        return "unknown"
-    receiver = node.func.value  # type: ignore[attr-defined]
-    roots = [origin.node for origin in trace(definition, receiver)]
-    if all(method(root) == "get_key_buffer" for root in roots):
-        return "cast of the pool"
-    if all(isinstance(r, cst.Attribute) and r.attr.value == "dcp_kv_buffer" for r in roots):
-        return "cast of another buffer"  # context parallel: gathered from all ranks already
-    return "unknown"
-
-
-def _cast(definition: Definition, run: cst.CSTNode, cast: cst.Call) -> Match:
-    import libcst as cst
-
-    from rewriter.flow import argument, origins
-    from rewriter.mentions import stored
-
-    dtype = argument(cast, "dtype", 0)
-    if dtype is None or len(cast.args) != 1:
-        raise Drift("the cast of the pool takes more than a dtype", cast)
-    if not _is_dtype(definition, dtype.value):
-        raise Drift("what the pool is converted to is no dtype by its name", cast)
-    assert isinstance(run, cst.Call) and isinstance(run.func, cst.Attribute)
-    assert isinstance(cast.func, cst.Attribute)
+    wanted = dtype(definition, cast)
+    assert isinstance(cast.func, libcst.Attribute)
     _whole(definition, cast.func.value)
-    wrapper = run.func.value
-    if isinstance(wrapper, cst.Name):
-        bound = origins(definition, wrapper)
-        if len(bound) != 1 or bound[0].what not in ("value", "parameter"):
-            raise Drift(f"`{wrapper.value}` may be one of several wrappers", wrapper)
-        if definition.span(bound[0].node)[0] > definition.span(cast)[0]:
-            raise Drift(f"`{wrapper.value}` is bound only after the cast", wrapper)
-    elif not _is_dotted(wrapper):
-        raise Drift("the wrapper of `run` is no plain name", wrapper)
-    elif (change := stored(definition, definition.code(wrapper))) is not None:
-        raise Drift(f"`{definition.code(wrapper)}` may be one of several wrappers", change)
-    return Match(cast.func.value, (definition.code(wrapper), definition.code(dtype.value)))
-
-
-def _is_dtype(definition: Definition, node: cst.CSTNode) -> bool:
-    """Return whether an expression is a dotted name, and that of a dtype on every way back."""
-    from rewriter.flow import trace
-
-    if not _is_dotted(node):
-        return False  # it is evaluated twice
-    codes = [definition.code(origin.node) for origin in trace(definition, node)]
-    return all(code.endswith("dtype") or code.startswith("torch.") for code in codes)
+    wrappers: set[str] = set()
+    for run in runs:
+        for arg in run.args:
+            if arg.star or (arg.keyword is not None and arg.keyword.value not in _RUN_KEYWORDS):
+                raise Drift("`run` gets an argument that is not known", arg)
+        assert isinstance(run.func, libcst.Attribute)
+        wrapper = run.func.value
+        wrappers.add(repeated(definition, wrapper, cast, "the wrapper of `run`", runs))
+    if len(wrappers) > 1:
+        raise Drift("the converted keys go to several wrappers", runs[1])
+    return Match(cast.func.value, (*wrappers, wanted))
 
 
 def _whole(definition: Definition, pool: cst.CSTNode) -> None:
@@ -227,48 +137,6 @@ def _row_by_row(definition: Definition, keys: cst.CSTNode) -> None:
                 raise Drift("the converted keys are given a number of rows", node)
 
 
-def find_writes(definition: Definition) -> Iterable[Match]:
-    """Find the pool's write method where the two parts of the keys are written together."""
-    import libcst
-
-    from rewriter.flow import method
-
-    _nothing_beside(definition, {"set_mla_kv_buffer"}, ("forward_extend", "forward_decode"))
-    for node in definition.nodes:
-        if method(node) == "set_mla_kv_buffer":
-            assert isinstance(node, libcst.Call)
-            if len(node.args) < 4 or any(arg.star or arg.keyword for arg in node.args):
-                raise Drift("the keys' two parts are not the third and fourth argument", node)
-            yield Match(node.func, ("self",))
-
-
-def _is_dotted(node: cst.CSTNode) -> bool:
-    import libcst as cst
-
-    while isinstance(node, cst.Attribute):
-        node = node.value
-    return isinstance(node, cst.Name)
-
-
-def _no_cast_left(definition: Definition, casts: dict[cst.Call, Match]) -> None:
-    """Refuse a read of the pool that is neither converted for a run nor given to one."""
-    from rewriter.flow import method
-    from rewriter.uses import uses
-
-    for node in definition.nodes:
-        if method(node) not in _READS:
-            continue
-        if method(node) != "get_key_buffer":
-            raise Drift("the pool is read in a way that is not known", node)
-        for taken in uses(definition, node):
-            call = definition.parents[taken]
-            if method(call) == "to" and call not in casts:  # type: ignore[arg-type]
-                raise Drift("a conversion of the pool that reaches no `run`", taken)
-            if call in casts or method(call) == "run" or _looked_at(definition, taken):  # type: ignore[arg-type]
-                continue
-            raise Drift("the pool's buffer goes elsewhere than to `run`", taken)
-
-
 def find_plans(definition: Definition) -> Iterable[Match]:
     """Find the index argument of every plan call, with the local ``kv_indptr`` beside it.
 
@@ -278,8 +146,9 @@ def find_plans(definition: Definition) -> Iterable[Match]:
     import libcst as cst
 
     from rewriter.flow import argument, method
+    from rewriter.mentions import only_called, only_in
 
-    plans: list[tuple[cst.Call, cst.BaseExpression, cst.Arg | None]] = []
+    plans: list[Plan] = []
     for node in definition.nodes:
         if not isinstance(node, cst.Call):
             continue
@@ -293,16 +162,14 @@ def find_plans(definition: Definition) -> Iterable[Match]:
             plans.append((node, wrapper.value, argument(node, "kv_indices", _PLAN_FUNCTION)))
     if not plans:
         raise Drift("no plan call")
-    _nothing_beside(definition, {"plan"}, ("call_begin_forward",))
+    only_called(definition, {"plan"})
+    only_in(definition, ("call_begin_forward",), {"plan"})
     _no_plan_left(definition, plans)
     rows = _row_pointers(definition, [call for call, _, _ in plans])
     return [_plan(definition, call, wrapper, indices, rows) for call, wrapper, indices in plans]
 
 
-def _no_plan_left(
-    definition: Definition,
-    plans: list[tuple[cst.Call, cst.BaseExpression, cst.Arg | None]],
-) -> None:
+def _no_plan_left(definition: Definition, plans: list[Plan]) -> None:
     """Refuse a call that gets a wrapper and its indices and is no plan that is known here."""
     from rewriter.mentions import calls_with
 
@@ -323,13 +190,14 @@ def _plan(
 ) -> Match:
     import libcst as cst
 
-    from rewriter.flow import argument, method, origins
+    from rewriter.flow import argument, method, origins, plain_name
 
     if indices is None or not isinstance(indices.value, cst.Name):
         raise Drift("the index argument of the plan is no plain name", call)
-    if not _is_dotted(wrapper):
+    planned = plain_name(wrapper)
+    if planned is None:
         raise Drift("the wrapper of the plan is no plain name", wrapper)
-    arguments = [definition.code(wrapper), row_pointers, "self.attn_backend"]
+    arguments = [planned, row_pointers, "self.attn_backend"]
     others: set[str] = set()
     for origin in origins(definition, indices.value):
         node = origin.node
@@ -346,9 +214,10 @@ def _plan(
     if pages is None:
         raise Drift("the plan's page size cannot be told", call)
     if definition.code(pages.value) != "1":
-        if not _is_dotted(pages.value):
+        page_size = plain_name(pages.value)
+        if page_size is None:
             raise Drift("the plan's page size is no plain name", pages)
-        arguments.append(f"page_size={definition.code(pages.value)}")
+        arguments.append(f"page_size={page_size}")
     return Match(indices.value, tuple(arguments))
 
 
@@ -403,29 +272,15 @@ class MlaKvGather(Codemod):
     target = "sglang/srt/layers/attention/flashinfer_mla_backend.py"
     supports = ">=0.4.6.post5,<0.6"
     drop_when = "upstream reads FP8 rows without converting the pool in decode and paged prefill"
-    companions = (Companion("sglang/srt/layers/attention/_rewriter_kv_gather.py", "kv_gather"),)
+    companions = COMPANIONS
     sites = (
-        import_line("from sglang.srt.layers.attention import _rewriter_kv_gather as _kv_gather"),
-        Site(
-            f"{BACKEND}.__init__",
-            "constructor",
-            "super().__init__()",
-            Insert("_kv_gather.attach(self, model_runner)"),
-            unconditional=True,
-        ),
+        IMPORT,
+        constructor(BACKEND),
         *(
             Site(f"{name}.call_begin_forward", "plan", find_plans,
                  Wrap("_kv_gather.plan", keeps=1), count=None)
             for name in UPDATERS
         ),
-        *(
-            Site(f"{BACKEND}.{name}", "cast", find_casts,
-                 Wrap("_kv_gather.gather", keeps=1), count=None, decides=True)
-            for name in ("forward_extend", "forward_decode")
-        ),
-        *(
-            Site(f"{BACKEND}.{name}", "write", find_writes,
-                 Wrap("_kv_gather.writer", keeps=1), count=None, optional=True)
-            for name in ("forward_extend", "forward_decode")
-        ),
+        *casts(BACKEND, find_casts, Wrap("_kv_gather.gather", keeps=1)),
+        *writes(BACKEND),
     )  # fmt: skip

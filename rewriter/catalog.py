@@ -141,8 +141,8 @@ def companion_version(raw: bytes) -> tuple[str, str, bool] | None:
 
 _DECIDING = (
     "catalog", "codemod", "declared", "definition", "edits", "engine", "flow", "judge", "marks",
-    "mentions", "model", "names", "patterns", "plugins", "reaching", "sites", "source", "uses",
-    "visible",
+    "mentions", "model", "names", "patterns", "plugins", "reaching", "repeated", "sites", "source",
+    "uses", "visible",
 )  # fmt: skip
 """Modules of ours that decide what a codemod finds and writes; a test keeps the list whole."""
 
@@ -155,7 +155,8 @@ def digest(name: str) -> str:
     if not knows(name):
         load(name)  # tells the error
     if name in _ours():
-        own = [directory() / f"{name}.py", *sorted((directory() / "runtime").glob("*.py"))]
+        beside = [*directory().glob("_*.py"), *(directory() / "runtime").glob("*.py")]
+        own = [directory() / f"{name}.py", *sorted(beside)]
     else:
         own = plugins.deciding(plugins.installed()[name])
     total = hashlib.sha256()

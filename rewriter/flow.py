@@ -6,6 +6,8 @@ are.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import libcst as cst
 
 from rewriter.definition import Definition
@@ -51,22 +53,33 @@ def captured(definition: Definition, name: cst.Name) -> list[Origin]:
     return []
 
 
-def trace(definition: Definition, expression: cst.CSTNode) -> list[Origin]:
+def trace(
+    definition: Definition, expression: cst.CSTNode, views: Collection[str] = ()
+) -> list[Origin]:
     """Follow an expression back to what it shares its elements with.
 
-    Looks through names, slices, conditional expressions and reshaping calls (``view``,
-    ``reshape``, ``contiguous``, ``unsqueeze``, ``squeeze``, ``flatten``), and stops at anything
-    else.
+    Looks through names (those of a function around as well), slices, conditional expressions and
+    reshaping calls (``view``, ``reshape``, ``contiguous``, ``unsqueeze``, ``squeeze``,
+    ``flatten``), and stops at anything else.
+
+    Args:
+        definition: what the expression stands in.
+        expression: where to begin.
+        views: functions that are looked through as well, to their first argument.
     """
-    return _follow(definition, expression)[0]
+    return _follow(definition, expression, views)[0]
 
 
-def steps(definition: Definition, expression: cst.CSTNode) -> list[cst.CSTNode]:
+def steps(
+    definition: Definition, expression: cst.CSTNode, views: Collection[str] = ()
+) -> list[cst.CSTNode]:
     """Return what ``trace`` looks through on its way: names, slices, reshaping calls."""
-    return [origin.node for origin in _follow(definition, expression)[1]]
+    return [origin.node for origin in _follow(definition, expression, views)[1]]
 
 
-def _follow(definition: Definition, expression: cst.CSTNode) -> tuple[list[Origin], list[Origin]]:
+def _follow(
+    definition: Definition, expression: cst.CSTNode, views: Collection[str]
+) -> tuple[list[Origin], list[Origin]]:
     """Return where an expression leads back to, and what is in between."""
     found: list[Origin] = []
     between: list[Origin] = []
@@ -75,7 +88,7 @@ def _follow(definition: Definition, expression: cst.CSTNode) -> tuple[list[Origi
         origin = todo.pop(0)
         if origin in found or origin in between:
             continue
-        step = _step(definition, origin)
+        step = _step(definition, origin, views)
         if step is None:
             found.append(origin)
         else:
@@ -88,13 +101,15 @@ RESHAPES = frozenset({"view", "reshape", "contiguous", "unsqueeze", "squeeze", "
 """Methods whose result shares its elements with the object."""
 
 
-def _step(definition: Definition, origin: Origin) -> list[Origin] | None:
+def _step(definition: Definition, origin: Origin, views: Collection[str]) -> list[Origin] | None:
     node = origin.node
     if origin.what != "value":
         return None
     if isinstance(node, cst.Name):
         reached = origins(definition, node)
-        return None if [o.what for o in reached] == ["free"] else reached
+        if [o.what for o in reached] == ["free"]:
+            return captured(definition, node) or None
+        return reached
     if isinstance(node, cst.Subscript):
         return [Origin(node.value)]
     if isinstance(node, cst.IfExp):
@@ -104,7 +119,17 @@ def _step(definition: Definition, origin: Origin) -> list[Origin] | None:
     if isinstance(node, cst.Call) and method(node) in RESHAPES:
         assert isinstance(node.func, cst.Attribute)
         return [Origin(node.func.value)]
+    if isinstance(node, cst.Call) and (viewed := viewed_by(node, views)) is not None:
+        return [Origin(viewed.value)]
     return None
+
+
+def viewed_by(call: cst.Call, views: Collection[str]) -> cst.Arg | None:
+    """Return the first argument of a call of one of some functions, or None."""
+    if not views or called(call) not in views or not call.args:
+        return None
+    first = call.args[0]
+    return None if first.star or first.keyword is not None else first
 
 
 def method(node: cst.CSTNode) -> str | None:
@@ -113,6 +138,24 @@ def method(node: cst.CSTNode) -> str | None:
         func = node.func
         return func.attr.value if isinstance(func, cst.Attribute) else None
     return None
+
+
+def called(node: cst.CSTNode | None) -> str | None:
+    """Return the name of the function or method that a call calls, or None."""
+    if node.__class__ is cst.Call:
+        func = node.func
+        func = func.attr if isinstance(func, cst.Attribute) else func
+        return func.value if isinstance(func, cst.Name) else None
+    return None
+
+
+def plain_name(node: cst.CSTNode) -> str | None:
+    """Return the text of a dotted name, layout and brackets left out; None of anything else."""
+    parts: list[str] = []
+    while isinstance(node, cst.Attribute):
+        parts.append(node.attr.value)
+        node = node.value
+    return ".".join([node.value, *reversed(parts)]) if isinstance(node, cst.Name) else None
 
 
 def argument(call: cst.Call, keyword: str, position: int) -> cst.Arg | None:

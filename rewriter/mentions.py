@@ -12,7 +12,30 @@ from collections.abc import Collection
 
 import libcst as cst
 
+from rewriter.codemod import Drift
 from rewriter.definition import Definition
+
+
+def only_called(definition: Definition, names: Collection[str]) -> None:
+    """Refuse methods that are kept, handed on or named in a string.
+
+    Raises:
+        Drift: one is.
+    """
+    node = aliased(definition, names)
+    if node is not None:
+        raise Drift("a method is not called where it is named: what calls it is not known", node)
+
+
+def only_in(definition: Definition, known: Collection[str], names: Collection[str]) -> None:
+    """Refuse attributes that other methods of the definition's class mention.
+
+    Raises:
+        Drift: one does.
+    """
+    line = beside(definition, names, known)
+    if line is not None:
+        raise Drift(f"another method of the class does the same: line {line}")
 
 
 def aliased(definition: Definition, names: Collection[str]) -> cst.CSTNode | None:
@@ -23,12 +46,12 @@ def aliased(definition: Definition, names: Collection[str]) -> cst.CSTNode | Non
             parent = definition.parents[node]
             if not (isinstance(parent, cst.Call) and parent.func is node):
                 return node
-        elif kind is cst.SimpleString and _spells(node.value, names):  # type: ignore[attr-defined]
+        elif kind is cst.SimpleString and spells(node.value, names):  # type: ignore[attr-defined]
             return node  # as ``getattr`` takes it
     return None
 
 
-def _spells(literal: str, names: Collection[str]) -> bool:
+def spells(literal: str, names: Collection[str]) -> bool:
     """Return whether a string literal is one of some names."""
     return any(name in literal for name in names) and ast.literal_eval(literal) in names
 
@@ -88,15 +111,3 @@ def calls_with(
                 given.setdefault(around, set()).add(definition.code(node))
             around = definition.parents[around]
     return [call for call, codes in given.items() if codes & set(one) and codes & set(other)]
-
-
-def stored(definition: Definition, code: str) -> cst.CSTNode | None:
-    """Return an assignment to an attribute that changes what a dotted name means, or None."""
-    for node in definition.nodes:
-        if node.__class__ in (cst.AssignTarget, cst.AugAssign, cst.AnnAssign):
-            target = node.target
-            if isinstance(target, cst.Attribute):
-                changed = definition.code(target)
-                if code == changed or code.startswith(f"{changed}."):
-                    return target
-    return None

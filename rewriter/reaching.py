@@ -177,15 +177,24 @@ def anywhere(node: cst.CSTNode, search: Search, skip: Sequence[cst.CSTNode]) -> 
     found: list[Origin] = []
     todo = [node]
     while todo:
-        current = todo.pop(0)
+        current = todo.pop()
         if any(current is s for s in skip):
             continue
-        if current is not node and isinstance(current, (cst.FunctionDef, cst.ClassDef)):
+        kind = current.__class__  # asked of every node: a check of ABCs takes ten times as long
+        if current is not node and kind in (cst.FunctionDef, cst.ClassDef):
             found += _in_statement(current, search)[0]
             continue
-        found += _bindings(current, search)
-        todo = children(current) + todo
+        if kind in _BINDING:
+            found += _bindings(current, search)
+        todo += reversed(children(current))
     return found
+
+
+_BINDING = frozenset(
+    {cst.For, cst.With, cst.NamedExpr, cst.CompFor, cst.MatchAs, cst.MatchStar, cst.AsName,
+     cst.MatchMapping, cst.Assign, cst.AnnAssign, cst.AugAssign, cst.Import, cst.ImportFrom,
+     cst.Del, cst.Nonlocal, cst.Global}
+)  # fmt: skip
 
 
 def _bindings(node: cst.CSTNode, search: Search) -> list[Origin]:

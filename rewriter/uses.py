@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import libcst as cst
 
 from rewriter.definition import Definition
-from rewriter.flow import RESHAPES, captured, method, origins
+from rewriter.flow import RESHAPES, captured, method, origins, viewed_by
 
 
-def uses(definition: Definition, expression: cst.CSTNode) -> list[cst.CSTNode]:
+def uses(
+    definition: Definition, expression: cst.CSTNode, views: Collection[str] = ()
+) -> list[cst.CSTNode]:
     """Follow an expression forward: return what takes its value in the end, in no order.
 
     The other way round to ``trace``: looks through the same steps and the names that they are
     bound to. What takes it is a call's argument (the ``Arg``), an attribute that is no reshaping
-    method, a statement, or any other node around it.
+    method, a statement, or any other node around it. ``views`` are those of ``trace``.
     """
     found: list[cst.CSTNode] = []
     seen: set[cst.CSTNode] = set()
@@ -23,13 +27,13 @@ def uses(definition: Definition, expression: cst.CSTNode) -> list[cst.CSTNode]:
         if node in seen:
             continue
         seen.add(node)
-        onward, names = _onward(definition, node)
+        onward, names = _onward(definition, node, views)
         for name in names:
             found += _declared(definition, name.value)
             todo += [
                 use for use in definition.nodes
                 if use.__class__ is cst.Name and use.value == name.value
-                and _is_read(definition, use)
+                and is_read(definition, use)
                 and _may_be(definition, use, node)
             ]  # fmt: skip
         if onward is None and not names:
@@ -40,7 +44,9 @@ def uses(definition: Definition, expression: cst.CSTNode) -> list[cst.CSTNode]:
     return found
 
 
-def _onward(definition: Definition, node: cst.CSTNode) -> tuple[cst.CSTNode | None, list[cst.Name]]:
+def _onward(
+    definition: Definition, node: cst.CSTNode, views: Collection[str]
+) -> tuple[cst.CSTNode | None, list[cst.Name]]:
     """Return the larger expression that still is this value, and the names it is bound to."""
     parent = definition.parents[node]
     if isinstance(parent, cst.Attribute) and parent.value is node:
@@ -49,6 +55,10 @@ def _onward(definition: Definition, node: cst.CSTNode) -> tuple[cst.CSTNode | No
             return call, []
     if isinstance(parent, cst.Subscript) and parent.value is node:
         return parent, []
+    if isinstance(parent, cst.Arg) and views:
+        call = definition.parents[parent]
+        if isinstance(call, cst.Call) and viewed_by(call, views) is parent:
+            return call, []
     if isinstance(parent, cst.IfExp) and parent.test is not node:
         return parent, []
     if isinstance(parent, cst.NamedExpr):
@@ -97,16 +107,42 @@ def _may_be(definition: Definition, use: cst.Name, value: cst.CSTNode) -> bool:
     return any(o.node is value for o in found)
 
 
-def _is_read(definition: Definition, name: cst.Name) -> bool:
+def is_read(definition: Definition, name: cst.CSTNode) -> bool:
     """Return whether a name is read where it stands, and not bound or a part of another name."""
-    node: cst.CSTNode = name
+    parent = definition.parents[name]
+    if isinstance(parent, (cst.Attribute, cst.Arg)):
+        return parent.value is name
+    if isinstance(parent, cst.AugAssign):
+        return True
+    return not isinstance(parent, cst.Param) and not is_target(definition, name)
+
+
+def is_target(definition: Definition, node: cst.CSTNode) -> bool:
+    """Return whether an expression is one that is bound, stored to or deleted where it stands."""
     parent = definition.parents[node]
     while isinstance(parent, (cst.Element, cst.StarredElement, cst.Tuple, cst.List)):
         node, parent = parent, definition.parents[parent]
-    if isinstance(parent, cst.Attribute):
-        return parent.value is node
-    if isinstance(parent, (cst.AnnAssign, cst.NamedExpr, cst.For, cst.CompFor)):
-        return parent.target is not node
-    if isinstance(parent, cst.Arg):
-        return parent.value is node
-    return not isinstance(parent, (cst.AssignTarget, cst.Param, cst.AsName, cst.Del))
+    if isinstance(parent, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor)):
+        return parent.target is node
+    return isinstance(parent, (cst.AssignTarget, cst.AsName, cst.Del))
+
+
+def only_looked_at(definition: Definition, taken: cst.CSTNode, parts: Collection[str]) -> bool:
+    """Return whether what takes a value looks at one of some parts of it, or whether it is there.
+
+    Args:
+        definition: what all of it stands in.
+        taken: one of what ``uses`` returns.
+        parts: attributes, such as ``dtype``, and elements of them, such as ``shape[-1]``.
+    """
+    if isinstance(taken, cst.Comparison):
+        return all(isinstance(c.operator, (cst.Is, cst.IsNot)) for c in taken.comparisons)
+    if not isinstance(taken, cst.Attribute):
+        return False
+    if taken.attr.value in parts:
+        return True
+    around = definition.parents[taken]
+    if not isinstance(around, cst.Subscript) or around.value is not taken:
+        return False
+    index = definition.code(around.slice[0].slice)
+    return len(around.slice) == 1 and f"{taken.attr.value}[{index}]" in parts

@@ -6,14 +6,12 @@ Every source runs: ``play`` serves two batches with a small FP8 pool in torch an
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterator, Mapping
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
-from generating import Played, Shape
-from torch.utils._python_dispatch import TorchDispatchMode
+from generating import Conversions, Played, Shape, bits, executed, indented, renamed
 
 PATH = "sglang/srt/layers/attention/flashinfer_mla_backend.py"
 
@@ -134,6 +132,7 @@ k_buf = (  # one
         q.dtype  # seven
     )  # eight
 )  # nine""",
+    "dtype spread": f"k_buf = {GET}.to(\n    q  # the query's\n    .dtype\n)",
     "keyword": f"k_buf = {GET}.to(dtype=q.dtype)",
     "layer by keyword": f"k_buf = {POOL}.get_key_buffer(layer_id=layer.layer_id).to(q.dtype)",
     "pool of the batch": "k_buf = forward_batch.token_to_kv_pool.get_key_buffer(layer.layer_id)"
@@ -248,6 +247,15 @@ RUNS = {
     "wrapper in a local": f"w = WRAPPER\no = w.run({POSITIONAL})",
     "wrapper of self": f"self.current = WRAPPER\no = self.current.run({POSITIONAL})",
     "wrapper of metadata": f"o = self.forward_metadata.ATTRIBUTE.run({POSITIONAL})",
+    "wrapper of metadata, spread": "o = (\n    self.forward_metadata  # of this step\n"
+    f"    .ATTRIBUTE\n).run({POSITIONAL})",
+    "wrapper of metadata, stored": "self.forward_metadata.ATTRIBUTE = WRAPPER\n"
+    f"o = self.forward_metadata.ATTRIBUTE.run({POSITIONAL})",
+    "wrapper of metadata, stored by another name": "step = self.forward_metadata\n"
+    f"step.ATTRIBUTE = WRAPPER\no = self.forward_metadata.ATTRIBUTE.run({POSITIONAL})",
+    "wrapper of what is bound again": "v = self.forward_metadata\n"
+    f"o = v.ATTRIBUTE.run({POSITIONAL})",
+    "wrapper handed on": f"self.calls += len(str(WRAPPER)) > 0\no = WRAPPER.run({POSITIONAL})",
     "one of two wrappers": f"w = WRAPPER if layer.layer_id >= 0 else None\no = w.run({POSITIONAL})",
     "wrapper bound in both arms": "if layer.layer_id:\n    w = WRAPPER\nelse:\n    w = WRAPPER\n"
     f"o = w.run({POSITIONAL})",
@@ -374,49 +382,50 @@ WRITES = {
 WHOLE_METHOD = f"""\
     def forward_{{name}}(self, q, k, v, layer, forward_batch, *more, **named):
         {WHOLE}
-        wrapper = self.forward_metadata.{{attribute}}
+        wrapper = self.forward_metadata.decode_wrapper
         o = wrapper.run({POSITIONAL})
         return o.view(-1, layer.head_num * layer.v_head_dim)
 """
 
-CLASSES: dict[str, dict[str, str]] = {
-    "plain": {},
-    "decorated": {"decode_decorator": "    @same\n"},
-    "decorated by torch": {"extend_decorator": "    @torch.no_grad()\n"},
-    "a docstring": {"class_start": '"""Reads the pool through ``get_key_buffer``."""'},
-    "defined twice": {"class_end": WHOLE_METHOD.format(name="decode", attribute="decode_wrapper")},
-    "bound again": {
-        "class_end": WHOLE_METHOD.format(name="other", attribute="decode_wrapper")
-        + "\n    forward_decode = forward_other\n"
-    },
-    "decorated in place": {"class_end": "    forward_decode = same(forward_decode)"},
-    "replaced from outside": {
-        "module_end": WHOLE_METHOD.format(name="other", attribute="decode_wrapper")
-        .replace("\n    ", "\n")
-        .lstrip()
-        + "\nFlashInferMLAAttnBackend.forward_decode = forward_other"
-    },
-    "replaced by setattr": {
-        "module_end": WHOLE_METHOD.format(name="other", attribute="prefill_wrapper")
-        .replace("\n    ", "\n")
-        .lstrip()
-        + "\nsetattr(FlashInferMLAAttnBackend, 'forward_extend', forward_other)"
-    },
-    "a method beside": {
-        "class_end": WHOLE_METHOD.format(name="verify", attribute="prefill_wrapper")
-    },
-    "a class of the same name": {
-        "module": "class FlashInferMLAAttnBackend:\n    pass",
-    },
-    "a look-alike beside": {
-        "module_end": "class Other:\n"
-        + WHOLE_METHOD.format(name="decode", attribute="decode_wrapper")
-    },
-    "the name is taken": {"module": "_kv_gather = None"},
-    "the name is a local": {"class_start": "_kv_gather = None"},
-    "a static method": {"class_end": "    @staticmethod\n    def rows():\n        return 1"},
-    "module aliases": {"module": "KEYS = 'get_key_buffer'\nRUN = 'run'"},
-}
+
+def classes(owner: str, method: str) -> dict[str, dict[str, str]]:
+    """Return what stands in and around a backend's class.
+
+    Args:
+        owner: the class.
+        method: a method ``forward_{name}`` that converts the whole pool.
+    """
+    return {
+        "plain": {},
+        "decorated": {"decode_decorator": "    @same\n"},
+        "decorated by torch": {"extend_decorator": "    @torch.no_grad()\n"},
+        "a docstring": {"class_start": '"""Reads the pool through ``get_key_buffer``."""'},
+        "defined twice": {"class_end": method.format(name="decode")},
+        "bound again": {
+            "class_end": method.format(name="other") + "\n    forward_decode = forward_other\n"
+        },
+        "decorated in place": {"class_end": "    forward_decode = same(forward_decode)"},
+        "replaced from outside": {
+            "module_end": method.format(name="other").replace("\n    ", "\n").lstrip()
+            + f"\n{owner}.forward_decode = forward_other"
+        },
+        "replaced by setattr": {
+            "module_end": method.format(name="other").replace("\n    ", "\n").lstrip()
+            + f"\nsetattr({owner}, 'forward_extend', forward_other)"
+        },
+        "a method beside": {"class_end": method.format(name="verify")},
+        "a class of the same name": {
+            "module": f"class {owner}:\n    pass",
+        },
+        "a look-alike beside": {"module_end": "class Other:\n" + method.format(name="decode")},
+        "the name is taken": {"module": "_kv_gather = None"},
+        "the name is a local": {"class_start": "_kv_gather = None"},
+        "a static method": {"class_end": "    @staticmethod\n    def rows():\n        return 1"},
+        "module aliases": {"module": "KEYS = 'get_key_buffer'\nRUN = 'run'"},
+    }
+
+
+CLASSES = classes("FlashInferMLAAttnBackend", WHOLE_METHOD)
 
 RENAMED: dict[str, dict[str, str]] = {
     "as they are": {},
@@ -449,16 +458,16 @@ def build(choice: Mapping[str, str]) -> str:
     text = MODULE
     for name, wrapper in (("extend", "prefill_wrapper_paged"), ("decode", "decode_wrapper")):
         run = RUNS[choice[f"{name} run"]].replace("WRAPPER", wrapper)
-        text = text.replace(f"{{{name}_cast}}", _indented(CASTS[choice[f"{name} cast"]], 8))
+        text = text.replace(f"{{{name}_cast}}", indented(CASTS[choice[f"{name} cast"]], 8))
         run = run.replace("ATTRIBUTE", attributes[wrapper])
-        text = text.replace(f"{{{name}_run}}", _indented(run, 8))
+        text = text.replace(f"{{{name}_run}}", indented(run, 8))
     for name in ("decode", "prefill"):
-        text = text.replace(f"{{{name}_plan}}", _indented(PLANS[choice[f"{name} plan"]], 8))
-    text = text.replace("{constructor}\n", _indented(constructor, 4))
-    text = text.replace("{write}", _indented(WRITES[choice["write"]], 12))
+        text = text.replace(f"{{{name}_plan}}", indented(PLANS[choice[f"{name} plan"]], 8))
+    text = text.replace("{constructor}\n", indented(constructor, 4))
+    text = text.replace("{write}", indented(WRITES[choice["write"]], 12))
     for name, part in parts.items():
         text = text.replace(f"{{{name}}}", part)
-    return _renamed(text, RENAMED[choice["names"]]) + HELPERS
+    return renamed(text, RENAMED[choice["names"]]) + HELPERS
 
 
 HELPERS = f"""
@@ -474,18 +483,6 @@ def attend(wrapper, *parts):
 def planned(wrapper, q_indptr, kv_indptr, kv_indices, kv_lens, self):
     {PLAN}
 """
-
-
-def _indented(text: str, by: int) -> str:
-    return "\n".join(" " * by + line if line else "" for line in text.split("\n"))
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    import re
-
-    for old, new in names.items():
-        text = re.sub(rf"(?<![\w.]){old}(?!\w|=(?!=))", new, text)
-    return text
 
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -519,8 +516,10 @@ REFUSED: dict[str, frozenset[str]] = {
     "run": frozenset({
         "a dictionary", "class by name", "lambda", "nested function", "one of two wrappers",
         "other argument", "run by name", "run in a local", "run of a partial", "starred",
-        "through a helper", "wrapper bound in both arms", "wrapper in a local",
-        "wrapper of self",
+        "through a helper", "wrapper bound in both arms", "wrapper handed on",
+        "wrapper in a local", "wrapper of metadata, stored",
+        "wrapper of metadata, stored by another name", "wrapper of self",
+        "wrapper of what is bound again",
     }),
     "plan": frozenset({
         "a fast plan", "a helper", "a helper as well", "another buffer's indices",
@@ -574,38 +573,12 @@ class _Wrapper:
         rows = []
         for first, last in zip(self._starts, self._starts[1:], strict=False):
             at = self._kv_indices_buf[first:last].long()
-            rows.append(tuple(_bits(keys, at) for keys in (ckv_cache, kpe_cache)))
-        queries = _bits(q_nope), _bits(q_pe)
+            rows.append(tuple(bits(keys, at) for keys in (ckv_cache, kpe_cache)))
+        queries = bits(q_nope), bits(q_pe)
         dtypes = ckv_cache.dtype, kpe_cache.dtype
         self.log.append(("run", self.name, rows, dtypes, queries))
         made = q_nope.clone()
         return (made, None) if return_lse else made
-
-
-def _bits(tensor: torch.Tensor, at: torch.Tensor | None = None) -> list[Any]:
-    found = tensor.contiguous().view(torch.uint8)
-    return (found if at is None else found[at]).tolist()  # type: ignore[no-any-return]
-
-
-class _Conversions(TorchDispatchMode):
-    """Writes down every conversion of elements of the pool: how many at once."""
-
-    def __init__(self, pool: list[torch.Tensor]) -> None:
-        super().__init__()
-        self.storages = {buffer.untyped_storage().data_ptr() for buffer in pool}
-        self.sizes: list[int] = []
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        out = func(*args, **(kwargs or {}))
-        name = func.overloadpacket.__name__
-        source = args[1] if name == "copy_" else args[0] if args else None
-        if name in ("_to_copy", "copy_") and isinstance(source, torch.Tensor):
-            mine = source.untyped_storage().data_ptr() in self.storages
-            if mine and out.dtype != source.dtype:
-                self.sizes.append(source.numel())
-        return out
 
 
 def _pool() -> Any:
@@ -634,7 +607,7 @@ def play(source: str, companion: ModuleType | None) -> Played:
     """
     log: list[Any] = []
     pool = _pool()
-    module = _module(source, companion)
+    module = executed(source, PATH, AttentionBackend=Base, _rewriter_kv_gather=companion)
     config = SimpleNamespace(kv_lora_rank=CKV, qk_rope_head_dim=KPE)
     runner = SimpleNamespace(token_to_kv_pool=pool, dtype=torch.bfloat16, model_config=config)
     runner.self = runner
@@ -642,7 +615,7 @@ def play(source: str, companion: ModuleType | None) -> Played:
     metadata = SimpleNamespace(
         decode_wrapper=wrappers["decode"], prefill_wrapper=wrappers["prefill"]
     )
-    conversions = _Conversions(pool.kv_buffer)
+    conversions = Conversions(pool.kv_buffer)
     with conversions:
         backend = module["FlashInferMLAAttnBackend"](runner, metadata)
         updaters = {
@@ -656,17 +629,18 @@ def play(source: str, companion: ModuleType | None) -> Played:
                     torch.arange(len(lens) + 1, dtype=torch.int32),
                     torch.zeros(5, dtype=torch.int32),
                 )  # fmt: skip
-            for layer, batch, query, keys in _steps(rows, pool):
+            for layer, batch, query, keys in steps(rows, pool):
                 for name in ("extend", "decode"):
                     forward = getattr(backend, f"forward_{name}")
                     out = forward(query, keys[..., :CKV], 1, layer, batch, True, None,
                                   keys[..., CKV:])  # fmt: skip
-                    log.append((name, _bits(out)))
+                    log.append((name, bits(out)))
     whole = [size for size in conversions.sizes if size >= ROWS * KPE]
     return Played(log, len(whole))
 
 
-def _steps(rows: list[int], pool: Any) -> Iterator[tuple[Any, Any, torch.Tensor, torch.Tensor]]:
+def steps(rows: list[int], pool: Any) -> Iterator[tuple[Any, Any, torch.Tensor, torch.Tensor]]:
+    """Yield layer, batch, query and new keys of each layer in one step."""
     generator = torch.Generator().manual_seed(len(rows))
     for layer_id in range(2):
         layer = SimpleNamespace(
@@ -678,23 +652,12 @@ def _steps(rows: list[int], pool: Any) -> Iterator[tuple[Any, Any, torch.Tensor,
         yield layer, batch, query, keys
 
 
-class _Base:
+class Base:
+    """What the backends inherit from."""
+
     def keys_of(self, layer: Any, q: torch.Tensor) -> torch.Tensor:
         """Convert the pool where no patch of the module can see it."""
         return self.token_to_kv_pool.get_key_buffer(layer.layer_id).to(q.dtype)  # type: ignore[attr-defined,no-any-return]
-
-
-def _module(source: str, companion: ModuleType | None) -> dict[str, Any]:
-    def importer(name: str, *arguments: Any) -> Any:
-        if not name.startswith("sglang"):
-            return builtins.__import__(name, *arguments)
-        return SimpleNamespace(AttentionBackend=_Base, _rewriter_kv_gather=companion)
-
-    namespace: dict[str, Any] = {
-        "__name__": "module", "__builtins__": {**vars(builtins), "__import__": importer},
-    }  # fmt: skip
-    exec(compile(source, PATH, "exec", dont_inherit=True), namespace)
-    return namespace
 
 
 def refused(part: str) -> frozenset[str]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rewriter import catalog, engine
 from rewriter.model import State
@@ -88,3 +93,60 @@ def outcome(shape: Shape, choice: Mapping[str, str]) -> Outcome:
     assert after.whole == 0, f"silent miss: the whole pool is still converted, {told}"
     assert before.whole > 0, f"rewritten where nothing was converted, {told}"
     return Outcome("rewritten")
+
+
+# --- what sources are put together from, and run with ---
+
+
+def indented(text: str, by: int) -> str:
+    """Return a text with every line that is not empty indented."""
+    return "\n".join(" " * by + line if line else "" for line in text.split("\n"))
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with other names for locals; keywords, attributes and strings stay."""
+    for old, new in names.items():
+        text = re.sub(rf"(?<![\w.']){old}(?!\w|=(?!=))", new, text)
+    return text
+
+
+def executed(source: str, path: str, **given: Any) -> dict[str, Any]:
+    """Run a module's text and return its names; what it imports from elsewhere is given."""
+
+    def importer(name: str, *arguments: Any) -> Any:
+        if name.partition(".")[0] not in ("sglang", "kernels"):
+            return builtins.__import__(name, *arguments)
+        return SimpleNamespace(**given)
+
+    namespace: dict[str, Any] = {
+        "__name__": "module", "__builtins__": {**vars(builtins), "__import__": importer},
+    }  # fmt: skip
+    exec(compile(source, path, "exec", dont_inherit=True), namespace)
+    return namespace
+
+
+def bits(tensor: torch.Tensor, at: torch.Tensor | None = None) -> list[Any]:
+    """Return a tensor's bytes, or those of some of its rows, as numbers."""
+    found = tensor.contiguous().view(torch.uint8)
+    return (found if at is None else found[at]).tolist()  # type: ignore[no-any-return]
+
+
+class Conversions(TorchDispatchMode):
+    """Writes down every conversion of elements of the pool: how many at once."""
+
+    def __init__(self, pool: list[torch.Tensor]) -> None:
+        super().__init__()
+        self.storages = {buffer.untyped_storage().data_ptr() for buffer in pool}
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        source = args[1] if name == "copy_" else args[0] if args else None
+        if name in ("_to_copy", "copy_") and isinstance(source, torch.Tensor):
+            mine = source.untyped_storage().data_ptr() in self.storages
+            if mine and out.dtype != source.dtype:
+                self.sizes.append(source.numel())
+        return out

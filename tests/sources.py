@@ -158,7 +158,7 @@ REFUSED_CASTS = {
         if os.environ.get("LOG_KEYS"):
             print(self.token_to_kv_pool.get_key_buffer(layer.layer_id).to(q.dtype).sum())
 """,
-        "a conversion of the pool that reaches no `run`",
+        "the converted keys go elsewhere than to `run`",
     ),
     "only one arm": (
         """\
@@ -167,7 +167,7 @@ REFUSED_CASTS = {
         else:
             k_buf = self.token_to_kv_pool.get_key_buffer(layer.layer_id)
 """,
-        "some runs read the pool converted, others as it is",
+        "some calls read the pool converted, others as it is",
     ),
     "bound in a loop": (
         """\
@@ -188,12 +188,18 @@ REFUSED_CASTS = {
 """,
         "neither the pool's buffer nor a cast of it",
     ),
+    "no pool at all": (
+        """\
+        k_buf = forward_batch.dcp.dcp_kv_buffer.to(q.dtype)
+""",
+        "no `run` that reads the pool of latent keys",
+    ),
     "another wrapper as well": (
         """\
         k_buf = self.token_to_kv_pool.get_key_buffer(layer.layer_id).to(q.dtype)
         self.other_wrapper.run(q[0], q[1], k_buf, k_buf)
 """,
-        "the converted keys go elsewhere than to",
+        "the converted keys go to several wrappers",
     ),
     "another kernel as well": (
         """\

@@ -24,7 +24,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("names", "reaching", "patterns", "rows", "walk", "witness", "transaction"),
     ("flow", "mentions", "edits", "manifest", "leftovers", "bisect"),
     ("uses", "marks", "sites", "forgotten", "carry"),
-    ("engine", "carried"),
+    ("engine", "carried", "repeated"),
     ("judge", "originals", "testing", "pytest_plugin", "explaining", "skeleton"),
     ("rehearsing", "recording", "stacking", "patches", "fresh", "output"),
     ("writes",),
@@ -45,7 +45,8 @@ ONE_ROOM = {"session", "states", "layers"}
 """A session asks what the codemods are in a target, layer by layer: one thing in three files."""
 
 AUTHORS = {
-    "rewriter.codemod", "rewriter.flow", "rewriter.mentions", "rewriter.patterns", "rewriter.uses",
+    "rewriter.codemod", "rewriter.flow", "rewriter.mentions", "rewriter.patterns",
+    "rewriter.repeated", "rewriter.uses",
 }  # fmt: skip
 """What the author of a codemod may use; for types also what these hand over."""
 
@@ -123,13 +124,19 @@ def codemods() -> list[Path]:
     return [p for p in modules("codemods") if p.parent.name == "codemods" and p.stem[0] != "_"]
 
 
-@pytest.mark.parametrize("path", codemods(), ids=lambda p: p.stem)
+def shared() -> list[Path]:
+    """Return what several codemods share: modules beside them whose names begin with one `_`."""
+    return [p for p in (ROOT / "codemods").glob("_*.py") if p.stem != "__init__"]
+
+
+@pytest.mark.parametrize("path", [*codemods(), *shared()], ids=lambda p: p.stem)
 def test_a_codemod_imports_the_authors_api_and_libcst(path: Path) -> None:
+    beside = {f"codemods.{p.stem}" for p in shared()} if path not in shared() else set()
     for name, for_types in imports(path):
         if for_types:
             assert name.partition(".")[0] in {"libcst", "rewriter", "collections"}
         elif name.partition(".")[0] not in sys.stdlib_module_names:
-            assert name == "libcst" or name in AUTHORS, f"{path.name} imports {name}"
+            assert name == "libcst" or name in AUTHORS | beside, f"{path.name} imports {name}"
 
 
 @pytest.mark.parametrize(

@@ -185,3 +185,25 @@ def test_the_digest_follows_codemod_and_companion(with_codemod: Callable[[str], 
     digests.append(catalog.digest("mine"))
     assert len(set(digests)) == 3
     assert catalog.digest("mine") == digests[-1]
+
+
+def test_the_digest_follows_what_codemods_share(with_codemod: Callable[[str], Path]) -> None:
+    path = with_codemod(GOOD)
+    digests = [catalog.digest("mine")]
+    shared = path.with_name("_shared.py")
+    for text in ("x = 1\n", "x = 2\n"):
+        shared.write_text(text)
+        digests.append(catalog.digest("mine"))
+    shared.rename(path.with_name("_other.py"))
+    digests.append(catalog.digest("mine"))
+    assert len(set(digests)) == 4
+    assert catalog.names() == ["mine"]
+
+
+def test_what_our_codemods_import_of_each_other_is_in_their_digest() -> None:
+    """A module beside them that is not named with a `_` would not be."""
+    for name in catalog.names():
+        text = (catalog.directory() / f"{name}.py").read_text(encoding="utf-8")
+        for module in re.findall(r"^ *(?:from|import) codemods\.(\w+)", text, re.MULTILINE):
+            assert module.startswith("_"), f"{name} imports {module}"
+            assert (catalog.directory() / f"{module}.py").is_file()

@@ -178,11 +178,12 @@ EDITED = {
         "the converted keys go elsewhere",
     ),
     "keys half from elsewhere": (
-        "v_cache=latent_pages,", "v_cache=self.latent,", "gets only half of its keys",
+        "v_cache=latent_pages,", "v_cache=self.latent,",
+        "neither the pool's buffer nor a cast of it",
     ),
     "keys from two sources": (
         BEFORE_CUT, f"        if cascade:\n            keys = self.other\n{BEFORE_CUT}",
-        "the keys are not cut into pages of `self.page_size`",
+        "neither the pool's buffer nor a cast of it",
     ),
     "rows cut off": (
         "keys[:, :, layer.rank :]", "keys[4:, :, layer.rank :]",
@@ -205,7 +206,7 @@ EDITED = {
     ),
     "a device": (").to(q.dtype)", ").to(q.device)", "is no dtype by its name"),
     "a dtype that is called for": (
-        ").to(q.dtype)", ").to(self.wanted())", "the dtype is no plain name",
+        ").to(q.dtype)", ").to(self.wanted())", "is no dtype by its name",
     ),
     "a second cast": (
         BEFORE_CUT,
@@ -232,17 +233,17 @@ EDITED = {
     ),
     "a table bound behind the cast": (
         BEFORE_CUT, f"        page_table = metadata.page_table\n{BEFORE_CUT}",
-        "`page_table`, is bound behind the cast",
+        "`page_table`, is bound behind the place",
     ),
     "lengths bound behind the cast at times": (
         BEFORE_CUT, f"        if layer.local:\n            cache_seqlens = None\n{BEFORE_CUT}",
-        "`cache_seqlens`, is bound behind the cast",
+        "`cache_seqlens`, is bound behind the place",
     ),
     "a table changed behind the cast": (
-        BEFORE_CUT, f"        page_table[0] = 1\n{BEFORE_CUT}", "is changed in the method",
+        BEFORE_CUT, f"        page_table[0] = 1\n{BEFORE_CUT}", "may be changed in the method",
     ),
     "lengths changed behind the cast": (
-        BEFORE_CUT, f"        cache_seqlens.add_(1)\n{BEFORE_CUT}", "is changed in the method",
+        BEFORE_CUT, f"        cache_seqlens.add_(1)\n{BEFORE_CUT}", "may be changed in the method",
     ),
     "a table of the module": (
         "    page_table=page_table,\n", "    page_table=TABLE,\n", "comes from cannot be told",
@@ -276,7 +277,7 @@ EDITED = {
     "a condition bound behind the cast": (
         "        if cascade:\n            other",
         "        cascade = self.look(cascade)\n        if cascade:\n            other",
-        "the condition, `cascade`, is bound behind the cast",
+        "the condition, `cascade`, is bound behind the place",
     ),
     "the kernel under another name": (
         "        result = flash_attn_with_kvcache(", "        attend = flash_attn_with_kvcache\n"

@@ -8,7 +8,7 @@ import pytest
 from rewriter import flow
 from rewriter.definition import Definition
 from rewriter.source import Source
-from rewriter.uses import uses
+from rewriter.uses import is_read, only_looked_at, uses
 
 # The use is the name `x` in `use(x)`; expected is what can reach it, nearest first, as code; a
 # name that stands for the function or for nothing bound here is `free`.
@@ -76,22 +76,27 @@ REACHING = {
     "try, finally": ("x = 1\ntry:\n    x = 2\nfinally:\n    y = 3\nuse(x)", ["2"]),
     "bound in finally": ("try:\n    x = 2\nfinally:\n    x = 3\nuse(x)", ["3"]),
     "perhaps bound in finally": (
-        "try:\n    x = 2\nfinally:\n    if c:\n        x = 3\nuse(x)", ["3", "2"],
+        "try:\n    x = 2\nfinally:\n    if c:\n        x = 3\nuse(x)",
+        ["3", "2"],
     ),
     "a handler that raises": ("try:\n    x = 2\nexcept E:\n    raise F\nuse(x)", ["2"]),
     "a handler that binds": ("try:\n    x = 2\nexcept E:\n    x = 3\nuse(x)", ["3", "2"]),
     "one of two handlers": (
-        "try:\n    x = 2\nexcept E:\n    raise F\nexcept G:\n    y = 3\nuse(x)", ["2", "free"],
+        "try:\n    x = 2\nexcept E:\n    raise F\nexcept G:\n    y = 3\nuse(x)",
+        ["2", "free"],
     ),
     "bound behind the body": (
-        "try:\n    y = 1\nexcept E:\n    raise F\nelse:\n    x = 2\nuse(x)", ["2"],
+        "try:\n    y = 1\nexcept E:\n    raise F\nelse:\n    x = 2\nuse(x)",
+        ["2"],
     ),
     "a handler's own name": (
-        "x = 1\ntry:\n    x = 2\nexcept E as x:\n    pass\nuse(x)", ["2", "opaque", "1"],
+        "x = 1\ntry:\n    x = 2\nexcept E as x:\n    pass\nuse(x)",
+        ["2", "opaque", "1"],
     ),
     "suppressed": ("x = 1\nwith suppress(E):\n    x = 2\nuse(x)", ["2", "1"]),
     "suppressed by attribute": (
-        "x = 1\nwith contextlib.suppress(E):\n    x = 2\nuse(x)", ["2", "1"],
+        "x = 1\nwith contextlib.suppress(E):\n    x = 2\nuse(x)",
+        ["2", "1"],
     ),
     "try, killed inside": (
         "x = 0\ntry:\n    x = 1\n    x = 2\nexcept E:\n    pass\nuse(x)",
@@ -189,6 +194,12 @@ TRACED = {
     "a parameter": ("x = p[0]\nuse(x)", ["parameter"]),
     "a free name": ("x = y\nuse(x)", ["y"]),
     "one of several targets": ("x, y = f()\nuse(x)", ["element 0 of f()"]),
+    "in a nested function": ("x = pool.get()\ndef g():\n    use(x)", ["pool.get()"]),
+    "in a nested function, bound twice around": (
+        "x = f()\ndef g():\n    use(x)\nx = pool.get()",
+        ["f()", "pool.get()"],
+    ),
+    "in a lambda": ("x = pool.get()\ny = lambda: use(x)", ["pool.get()"]),
     "both targets of one call": (
         "if c:\n    x, y = f()\nelse:\n    y, x = f()\nuse(x)",
         ["element 0 of f()", "element 1 of f()"],
@@ -201,6 +212,57 @@ def test_where_elements_come_from(name: str) -> None:
     body, expected = TRACED[name]
     definition, use = parsed(body)
     assert [told(definition, o) for o in flow.trace(definition, use)] == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("pages(pool.get(), 4)", "pool.get()"),
+        ("self.pages(pool.get(), 4)[0]", "pool.get()"),
+        ("others(pool.get(), 4)", "others(pool.get(), 4)"),
+        ("pages(size=4, rows=pool.get())", "pages(size=4, rows=pool.get())"),
+        ("pages(*pool.get())", "pages(*pool.get())"),
+        ("pages()", "pages()"),
+    ],
+)
+def test_functions_that_are_looked_through(code: str, expected: str) -> None:
+    definition, use = parsed(f"x = {code}\nuse(x)")
+    assert [told(definition, o) for o in flow.trace(definition, use, ["pages"])] == [expected]
+    found = [n for n in definition.nodes if flow.method(n) == "get"]
+    taken = [definition.code(node) for node in found for node in uses(definition, node, ["pages"])]
+    assert taken == ([] if not found else ["x"] if expected == "pool.get()" else taken[:1])
+    assert ("x" in taken) is (expected == "pool.get()")
+
+
+@pytest.mark.parametrize(
+    ("code", "seen"),
+    [
+        ("x is None", True), ("x is not y", True), ("x == y", False), ("x is None < y", False),
+        ("x.dtype", True), ("x.shape[-1]", True), ("x.shape[0]", False), ("x.shape", False),
+        ("x.shape[-1, 1]", False), ("x.shape[-1:]", False), ("x.device", False),
+        ("y[x.shape]", False), ("f(x)", False), ("x[0].dtype", True), ("x.view(-1).dtype", True),
+    ],
+)  # fmt: skip
+def test_a_look_at_a_value(code: str, seen: bool) -> None:
+    definition = Source("m.py", f"def f(x):\n    return {code}\n".encode()).definitions("f")[0]
+    name = next(n for n in definition.nodes if is_read(definition, n) and named(n, "x"))
+    (taken,) = uses(definition, name)
+    assert only_looked_at(definition, taken, ("dtype", "shape[-1]")) is seen
+
+
+def named(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Name) and node.value == name
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("a", "a"), ("a.b.c", "a.b.c"), ("(a).b", "a.b"), ("(\n    a  # one\n    .b\n)", "a.b"),
+        ("a . b", "a.b"), ("a().b", None), ("a[0].b", None), ("1", None),
+    ],
+)  # fmt: skip
+def test_a_plain_name_however_it_is_laid_out(code: str, name: str | None) -> None:
+    assert flow.plain_name(cst.parse_expression(code)) == name
 
 
 # What takes the value of `pool.get()` in the end; expected as code, with the node's kind.
@@ -231,13 +293,16 @@ TAKEN = {
     "a tuple": ("x, y, *z = pool.get(), 1\nrun(x)", ["Element pool.get(),"]),
     "alone": ("pool.get()", ["Expr pool.get()"]),
     "in a nested function": (
-        "x = pool.get()\ndef g(y):\n    return run(x[0], y)\nother(g)", ["Arg x[0]"],
+        "x = pool.get()\ndef g(y):\n    return run(x[0], y)\nother(g)",
+        ["Arg x[0]"],
     ),
     "in a nested function, bound behind it": (
-        "def g(y):\n    return run(x, y)\nx = 1\nx = pool.get()\nother(g)", ["Arg x"],
+        "def g(y):\n    return run(x, y)\nx = 1\nx = pool.get()\nother(g)",
+        ["Arg x"],
     ),
     "two functions deep": (
-        "x = pool.get()\ndef g():\n    return lambda y: run(x, y)\nother(g)", ["Arg x"],
+        "x = pool.get()\ndef g():\n    return lambda y: run(x, y)\nother(g)",
+        ["Arg x"],
     ),
     "a pair": ("x, y = pool.get(), 1\nrun(x)\nother(y)", ["Arg x"]),
     "a pair of parts": ("k = pool.get()\nx, y = k[0], k[1]\nrun(x, y)", ["Arg x", "Arg y"]),
@@ -252,10 +317,12 @@ TAKEN = {
     "in a lambda": ("x = pool.get()\nother(lambda y: run(x, y))", ["Arg x"]),
     "a nested function's own": ("x = pool.get()\ndef g(x):\n    return run(x)\nother(g)", []),
     "bound in a nested function": (
-        "x = pool.get()\ndef g():\n    x = 1\n    return run(x)\nother(g)", [],
+        "x = pool.get()\ndef g():\n    x = 1\n    return run(x)\nother(g)",
+        [],
     ),
     "bound in the function between": (
-        "x = pool.get()\ndef g(x):\n    def h():\n        return run(x)\n    return h", [],
+        "x = pool.get()\ndef g(x):\n    def h():\n        return run(x)\n    return h",
+        [],
     ),
 }
 

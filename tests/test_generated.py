@@ -12,12 +12,13 @@ import pytest
 
 pytest.importorskip("torch")
 
+import generated_fa3
 import generated_mla
 from generating import Outcome, Shape, outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-SHAPES = {shape.codemod: shape for shape in (generated_mla.SHAPE,)}
+SHAPES = {shape.codemod: shape for shape in (generated_mla.SHAPE, generated_fa3.SHAPE)}
 """A codemod more is one more of these."""
 
 MOST_CHANGED = 4
@@ -55,8 +56,9 @@ def test_a_spelling(
     assert found.word == ("refused" if spelling in shape.refused(part) else "rewritten")
 
 
-def test_the_pool_as_it_is_needs_no_patch() -> None:
-    shape = SHAPES["mla_kv_gather"]
+@pytest.mark.parametrize("codemod", SHAPES)
+def test_the_pool_as_it_is_needs_no_patch(codemod: str) -> None:
+    shape = SHAPES[codemod]
     direct = {"decode cast": "no cast", "extend cast": "no cast"}
     assert outcome(shape, {**shape.plain, **direct}).word == "upstream"
 
@@ -116,9 +118,10 @@ def test_a_shape_has_no_spelling_that_is_refused_for_nothing() -> None:
             assert spellings[0] not in shape.refused(part)
 
 
-def test_the_harness_sees_a_silent_miss() -> None:
+@pytest.mark.parametrize("codemod", SHAPES)
+def test_the_harness_sees_a_silent_miss(codemod: str) -> None:
     """What proves the others: a rewrite that leaves a whole conversion fails."""
-    plain = generated_mla.SHAPE
+    plain = SHAPES[codemod]
     missing = Shape(
         plain.codemod, plain.path, plain.choices, plain.build,
         lambda source, companion: plain.play(source, None if companion is None else _idle()),

@@ -319,7 +319,7 @@ EDITED = {
     "wrapper bound too late": (
         "        decode_wrapper = self.decode_wrapper\n",
         "",
-        "`decode_wrapper` may be one of several wrappers",
+        "where the wrapper of `run`, `decode_wrapper`, comes from cannot be told",
         "return decode_wrapper.run(",
     ),
     "wrapper of a call": (
