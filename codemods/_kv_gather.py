@@ -138,10 +138,9 @@ def reads(
                 found.direct[node] = calls  # type: ignore[index]
             for cast in casts:
                 _, calls = _takers(definition, cast, how, known, "the converted keys go")
+                if not calls:
+                    raise Drift(f"a conversion of the pool that reaches no `{how.call}`", cast)
                 found.converted[cast] = calls
-    for cast, calls in found.converted.items():
-        if not calls:
-            raise Drift(f"a conversion of the pool that reaches no `{how.call}`", cast)
     if found.converted and found.direct:
         direct = next(iter(found.direct))
         raise Drift("some calls read the pool converted, others as it is", direct)
