@@ -11,15 +11,11 @@ from typing import Annotated
 import typer
 
 from rewriter import __version__
-from rewriter.commands.options import Command
+from rewriter.commands.options import SECTIONS, Command, Group
 from rewriter.errors import RewriterError
 from rewriter.visible import visible
 
-COMMANDS = (
-    "list", "check", "diff", "apply", "status", "doctor", "revert", "pin", "matrix", "bisect",
-    "smoke", "diagnose", "advise", "bench", "verify", "run", "sync", "lock", "carry", "explain",
-    "new",
-)  # fmt: skip
+COMMANDS = tuple(verb for verbs in SECTIONS.values() for verb in verbs)
 """The verbs, in the order of the help; each is a module of ``rewriter.commands``."""
 
 
@@ -33,6 +29,7 @@ def build(verbs: Iterable[str] = COMMANDS, *, completion: bool = True) -> typer.
 
     app = typer.Typer(
         name="rewriter",
+        cls=Group,
         help="Structural patches for sglang: found by syntax, applied all or nothing, reverted "
         "byte for byte.",
         no_args_is_help=True,

@@ -16,7 +16,7 @@ from rewriter.cli import COMMANDS
 __all__ = ["sealed_state"]
 
 LINES, COLUMNS = 24, 80
-LONGER = {"": 34, "matrix": 32, "carry": 34, "smoke": 30, "diagnose": 32, "advise": 40, "bench": 36}
+LONGER = {"": 40, "matrix": 32, "carry": 34, "smoke": 30, "diagnose": 32, "advise": 40, "bench": 36}
 """Commands with more options than a screen has lines, and how long they may be; no others."""
 
 pytestmark = pytest.mark.usefixtures("screen")
@@ -42,7 +42,7 @@ def test_help_fits_a_screen(verb: str) -> None:
 
 def test_the_list_of_verbs_cuts_no_sentence() -> None:
     done = rewriter("--help")
-    listed = done.out.partition("Commands:\n")[2].splitlines()
+    listed = [line for line in done.out.partition("Look:\n")[2].splitlines() if line[:2] == "  "]
     assert [line.split()[0] for line in listed] == list(COMMANDS)
     assert [line for line in listed if line.endswith("...")] == []
 

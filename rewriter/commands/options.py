@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from rewriter.errors import NotInstalledError, TargetError
 
@@ -119,6 +119,36 @@ class Command(TyperCommand):
         if shared:
             with formatter.section(_PANEL):
                 formatter.write_text(_TARGETS)
+
+
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Look": ("list", "check", "diff", "status", "doctor", "explain"),
+    "Change": ("apply", "revert", "sync", "lock", "run"),
+    "Follow upstream": ("matrix", "bisect", "pin", "new", "carry"),
+    "Measure": ("verify", "smoke", "diagnose", "advise", "bench"),
+}
+"""What the verbs are for, as the help and the documentation have it."""
+
+
+class Group(TyperGroup):
+    """The command itself, whose help has the verbs by what they are for."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the verbs, section by section."""
+        width = max(map(len, self.commands)) + 2
+        for title, verbs in SECTIONS.items():
+            there = [verb for verb in verbs if verb in self.commands]
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (
+                            verb.ljust(width),
+                            self.commands[verb].get_short_help_str(formatter.width - width - 4),
+                        )
+                        for verb in there
+                    ],
+                    col_spacing=0,
+                )
 
 
 _TARGETS = (
