@@ -123,7 +123,7 @@ def reads(
     from rewriter.flow import method
     from rewriter.mentions import only_called, only_in
 
-    only_called(definition, {READ, how.call, *how.others})
+    only_called(definition, {READ, *how.others})
     only_in(definition, METHODS, {READ, *how.others})
     known = [arg for arguments in keys.values() for arg in arguments]
     for arg in known:

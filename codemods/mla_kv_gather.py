@@ -65,7 +65,9 @@ def find_casts(definition: Definition) -> Iterable[Match]:
         Drift: a run gets something else, or the pool is read in a way that is not known.
     """
     from rewriter.flow import argument, method
+    from rewriter.mentions import only_called
 
+    only_called(definition, {"run"})
     keys: dict[cst.Call, list[cst.Arg]] = {}
     for run in definition.nodes:
         if method(run) == "run":
