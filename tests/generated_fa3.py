@@ -170,6 +170,8 @@ KERNELS = {
     "with an output": f"o = torch.empty_like({Q_PART})\no = "
     + CALL.replace("causal=True", "out=o"),
     "by another module": "o = " + CALL.replace("flash_attn", "self.kernels.flash_attn"),
+    "a local of its name": "flash_attn_with_kvcache = self.kernels.flash_attn_with_kvcache\no = "
+    + CALL,
     "own keys": "o = " + CALL.replace("causal=True", "k=k"),
     "own keys of none": "o = " + CALL.replace("causal=True", "k=None"),
     "padding told": "o = " + CALL.replace("causal=True", "cache_leftpad=LENGTHS"),
