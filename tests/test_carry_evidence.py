@@ -196,6 +196,18 @@ def test_a_call_that_upstream_added_of_what_the_patch_changes(case: str) -> None
     assert not carry(patch, Tree(both), Tree(both)).conflicts
 
 
+def test_calls_that_another_patch_would_change_are_not_told() -> None:
+    """In the other release they lack another argument: a field was added behind the patch's."""
+    fields = "from dataclasses import dataclass\n\n\n@dataclass\nclass Out:\n    rows: int\n{}"
+    caller = "from sglang.srt.mod import Out\n\n\ndef run(rows):\n    return Out({})\n"
+    base, theirs = fields.format("    size: int\n"), fields.format("    size: int\n    last: int\n")
+    ours = base.replace("rows: int", "rows: int\n    more: int")
+    older = {PATH: base, OTHER: caller.format("rows, 1")}
+    newer = {PATH: theirs, OTHER: caller.format("rows, 1, 2")}
+    found = carry([("own.patch", diff(base, ours))], Tree(older), Tree(newer))
+    assert not found.conflicts, reasons(found)
+
+
 @pytest.mark.parametrize(
     ("imported", "called", "told"),
     [

@@ -177,6 +177,14 @@ def test_what_comes_before_a_statement_that_upstream_put_under_a_condition() -> 
     carries(base, ours, theirs, edited(under, more + under, theirs), Fate.STRUCTURE)
 
 
+def test_blank_lines_do_not_go_where_upstream_put_the_statement_below_them() -> None:
+    more = "            self.told(self.c, 1)\n"
+    ours = edited("            assert self.b", more + "\n            assert self.b", CHECKS)
+    under = "            if self.a:\n                assert self.b > 0\n"
+    theirs = edited("            assert self.b > 0\n", under, CHECKS)
+    carries(CHECKS, ours, theirs, edited(under, more + under, theirs), Fate.STRUCTURE)
+
+
 def test_what_needs_a_statement_that_upstream_put_under_a_condition() -> None:
     base = edited("assert self.b > 0", "n = self.b", CHECKS)
     ours = edited("n = self.b\n", "n = self.b\n            self.c(n)\n", base)

@@ -17,7 +17,7 @@ def faults(
 ) -> Iterator[tuple[str, Fault]]:
     """Yield the path and the fault of each call that fits without the patch alone.
 
-    One that the patch's own release has too is the patch's own fault.
+    Where the patch's own release has one too, that is the patch's own matter.
 
     Args:
         own: a module and all others of the patch's release, without the patch and with it.
@@ -26,10 +26,10 @@ def faults(
     narrowed = set(_narrowed(*own))
     if not narrowed:
         return
-    known = {key for _, key, _ in _broken(own, narrowed)}
-    for path, key, fault in _broken(there, narrowed):
-        if key not in known:
-            yield path, fault
+    # calls that do not fit in the patch's own release: another patch, not given, changes them
+    narrowed -= {_last(key) for _, key, _ in _broken(own, narrowed)}
+    for path, _, fault in _broken(there, narrowed):
+        yield path, fault
 
 
 def _broken(
@@ -45,6 +45,10 @@ def _broken(
         before, after = (_calls(m, p, names) if m is not None else {} for m, p in ends)
         for key in sorted(after.keys() - before.keys()):
             yield path, key, after[key]
+
+
+def _last(key: Key) -> str:
+    return key[1].rpartition(".")[2]
 
 
 def _calling(name: str, module: Module, package: Package) -> set[str]:
@@ -65,11 +69,7 @@ def _calls(module: Module, package: Package, names: set[str]) -> dict[Key, Fault
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     )
     found = contracts.faults(module, lines, package) if lines else {}
-    return {
-        key: fault
-        for key, fault in found.items()
-        if key[0] == "call" and key[1].rpartition(".")[2] in names
-    }
+    return {key: fault for key, fault in found.items() if key[0] == "call" and _last(key) in names}
 
 
 def _narrowed(

@@ -165,6 +165,8 @@ class Placing:
     def _trivia(self, base: Unit, ours: Unit) -> None:
         theirs = self.mapping.get(base)
         old, new = (base.above, base.first - 1), (ours.above, ours.first - 1)
+        if comments(base.trivia) == comments(ours.trivia) and base in self.mapping.moved:
+            return  # blank lines alone, and they would stand between others
         if theirs is not None and [*map(str.strip, theirs.trivia.splitlines())] == [
             *map(str.strip, base.trivia.splitlines())
         ]:
