@@ -100,11 +100,13 @@ def examine(
     )
     held = survey.manifest.codemods if survey.manifest is not None else ()
     meant = {*wanted, *(one.name for one in held)}
-    findings[:0] = _of_states(survey, meant, on, session.target.version)
+    # What cannot be written can have an overlay.
+    over = on if facts["writable"] == "yes" or "--overlay" in named else f"{on} --overlay DIR"
+    findings[:0] = _of_states(survey, meant, on, over, session.target.version)
     if home is not None and survey.manifest is not None:
         running = older_than(home.root, survey.manifest.files)
         findings += [Finding(sentence(running), "restart it")] if running else []
-    return Checkup(facts, standings, tuple(findings), _advice(survey, meant, on))
+    return Checkup(facts, standings, tuple(findings), _advice(survey, meant, on, over))
 
 
 def _facts(target: Target, home: Home | None, named: Mapping[str, str]) -> dict[str, str]:
@@ -188,7 +190,9 @@ def _record(survey: Survey) -> str:
 _BAD = frozenset({State.ORPHANED, State.TAMPERED, State.PARTIAL, State.DRIFTED, State.UNSUPPORTED})
 
 
-def _of_states(survey: Survey, chosen: set[str], on: str, version: str | None) -> Iterator[Finding]:
+def _of_states(
+    survey: Survey, chosen: set[str], on: str, over: str, version: str | None
+) -> Iterator[Finding]:
     """Yield what is amiss with codemods: with all that left something, and those that are meant."""
     if survey.journal is not None:
         verdict = survey.standings[0].verdict if survey.standings else None
@@ -204,7 +208,7 @@ def _of_states(survey: Survey, chosen: set[str], on: str, version: str | None) -
         elif standing.outdated:
             yield Finding(f"{name} was applied by another version", f"rewriter apply {name}{on}")
         elif state is State.READY and name in chosen:
-            yield Finding(f"{name} is not applied", f"rewriter apply {name}{on}")
+            yield Finding(f"{name} is not applied", f"rewriter apply {name}{over}")
 
 
 def _mend(name: str, state: State, on: str, version: str | None) -> str:
@@ -265,7 +269,8 @@ def _of_text_patches(home: Home) -> Iterator[Finding]:
                 )
 
 
-def _advice(survey: Survey, chosen: set[str], on: str) -> tuple[str, ...]:
+def _advice(survey: Survey, chosen: set[str], on: str, over: str) -> tuple[str, ...]:
+    """Return the commands that may come next."""
     verdicts = [s.verdict for s in survey.standings]
     applied = [v.codemod for v in verdicts if v.state is State.APPLIED]
     ready = [v.codemod for v in verdicts if v.state is State.READY and v.codemod not in chosen]
@@ -275,7 +280,7 @@ def _advice(survey: Survey, chosen: set[str], on: str) -> tuple[str, ...]:
         names = " ".join(applied)
         advice.append(f"before each start: rewriter check {names} --require applied -q{on}")
     if first:
-        advice.append(f"to apply: rewriter apply {DEFAULT}{on}")
+        advice.append(f"to apply: rewriter apply {DEFAULT}{over}")
     if others:
         advice.append(f"would fit as well: {', '.join(others)}; `rewriter list` says what for")
     return tuple(advice)

@@ -244,7 +244,8 @@ def test_read_only_folder_is_refused_before_any_write(
     done = rewriter("apply", "alpha", "--site-packages", site_packages)
     assert done.code == 2
     assert f"{site_packages / folder}" in done.err
-    assert "nothing was written" in done.err
+    assert "nothing was written. Run rewriter as a user who can, or leave the package" in done.err
+    assert "`rewriter apply --overlay DIR`" in done.err
     assert tree(site_packages) == before
 
 
@@ -264,7 +265,7 @@ def test_read_only_file_system(site_packages: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "statvfs", lambda _: type("Status", (), {"f_flag": os.ST_RDONLY})())
     done = rewriter("apply", "alpha", "--site-packages", site_packages)
     assert done.code == 2
-    assert "is on a read-only file system; nothing was written" in done.err
+    assert "is on a read-only file system; nothing was written. Run rewriter as" in done.err
 
 
 def test_file_system_without_hard_links(

@@ -176,6 +176,10 @@ def test_a_place_that_cannot_be_written_is_told(
 ) -> None:
     site = installed(tmp_path)
     monkeypatch.setattr(os, "access", lambda place, mode, **more: not mode & os.W_OK)
-    assert f"writable:    no: this user cannot write in {site}" in rewriter(
-        "doctor", "--site-packages", site
-    ).out.replace("\n             ", " ")
+    told = rewriter("doctor", "--site-packages", site).out
+    assert f"writable:    no: this user cannot write in {site}" in told.replace(
+        "\n             ", " "
+    )
+    assert f"next: to apply: rewriter apply mla_kv_gather --site-packages {site} --overlay" in told
+    named = rewriter("doctor", "mla_kv_gather", "--site-packages", site).out
+    assert f"do: rewriter apply mla_kv_gather --site-packages {site} --overlay DIR\n" in named

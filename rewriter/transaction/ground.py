@@ -180,7 +180,7 @@ def check(ground: Ground, writes: tuple[Write, ...]) -> None:
             continue
         place = ground.shown(write)
         if lacking := ground.lacking(write):
-            _check_around(lacking[0])
+            _check_around(ground.home, lacking[0])
             continue
         try:
             folder = ground.folder(write.at, write.path)
@@ -189,7 +189,9 @@ def check(ground: Ground, writes: tuple[Write, ...]) -> None:
                 f"{place}: {error.strerror or error}; is an installer at work? Nothing was written"
             ) from error
         if reason := folder.refuses():
-            raise RefusedError(f"{folder.path}: {reason}; nothing was written")
+            raise RefusedError(
+                f"{folder.path}: {reason}; nothing was written. {_way_on(ground.home)}"
+            )
         if write.before is not None and (
             reason := attributes.foreign(attributes.of(folder, write.name))
         ):
@@ -205,7 +207,17 @@ def check(ground: Ground, writes: tuple[Write, ...]) -> None:
                 )
 
 
-def _check_around(place: Path) -> None:
+def _way_on(home: Home) -> str:
+    """Say what can be done where this user may not write."""
+    if home.own:
+        return "Run rewriter as a user who can, or give another directory"
+    return (
+        "Run rewriter as a user who can, or leave the package as it is: "
+        "`rewriter apply --overlay DIR`"
+    )
+
+
+def _check_around(home: Home, place: Path) -> None:
     """Refuse where a directory would have to be made and cannot be."""
     there = next(p for p in (place, *place.parents) if p.exists() or p.is_symlink())
     if not there.is_dir():
@@ -215,7 +227,7 @@ def _check_around(place: Path) -> None:
     if not os.access(there, os.W_OK | os.X_OK):
         raise RefusedError(
             f"{place}: cannot be made, because this user cannot write in {there}; "
-            "nothing was written"
+            f"nothing was written. {_way_on(home)}"
         )
 
 
@@ -225,7 +237,7 @@ def _check_home(home: Home) -> None:
         if not os.access(home.folder, os.W_OK | os.X_OK):
             raise RefusedError(
                 f"{home.folder}: the manifest belongs there, and this user cannot write there; "
-                "nothing was written"
+                f"nothing was written. {_way_on(home)}"
             )
         return
     if not home.own:
@@ -234,4 +246,4 @@ def _check_home(home: Home) -> None:
         )
     if home.folder.exists() or home.folder.is_symlink():
         raise RefusedError(f"{home.folder}: the manifest belongs there, but it is no directory")
-    _check_around(home.folder)
+    _check_around(home, home.folder)
