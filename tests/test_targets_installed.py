@@ -221,6 +221,9 @@ def test_messages_for_a_directory(tmp_path: Path, write_files: Write) -> None:
     assert of(tmp_path / "venv").endswith(f"; there is one in {place}")
     write_files(tmp_path / "clone" / "python")
     assert of(tmp_path / "clone").endswith("; it is a checkout: use --checkout")
+    written = tmp_path / "out"
+    (written / ".rewriter").mkdir(parents=True)
+    assert "; it was written by rewriter: an overlay is named with --overlay" in of(written)
 
 
 def test_messages_for_an_interpreter(virtual_environment: Environment, tmp_path: Path) -> None:

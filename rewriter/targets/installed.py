@@ -183,4 +183,9 @@ def _not_there(directory: Path) -> str:
                 return f"{message}; there is one in {place}"
     if holds_package(directory / "python"):
         return f"{message}; it is a checkout: use --checkout"
+    if (directory / ".rewriter").is_dir():
+        return (
+            f"{message}; it was written by rewriter: an overlay is named with --overlay, beside "
+            "its package; an output without `--full` holds changed files alone, so it is no target"
+        )
     return message
