@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from rewriter import __version__, verdicts
+from rewriter.blobs import Judge, Read, blob_id
 from rewriter.cache import cache_directory
 from rewriter.carried import name_of
 from rewriter.carry.carrying import Carrier
@@ -24,7 +25,6 @@ from rewriter.carry.steps import Fate
 from rewriter.codemod import Codemod, Site
 from rewriter.errors import SourceError, TargetError
 from rewriter.fresh import verdict_of
-from rewriter.matrix import Judge, Read, blob_id
 from rewriter.model import State, Verdict
 from rewriter.patching import wanted
 from rewriter.walk import Files

@@ -12,8 +12,9 @@ from fake_sglang import FILES, installed_files
 from matrix_history import CODEMOD, COMPANION, FILE, Repository, repository, source, storied
 
 from rewriter import catalog, walk
+from rewriter.blobs import Judge, blob_id
 from rewriter.codemod import import_line
-from rewriter.matrix import Judge, blob_id, of_history, of_releases, of_tree
+from rewriter.matrix import of_history, of_releases, of_tree
 from rewriter.model import State
 from rewriter.rows import Matrix, Row
 from rewriter.targets import resolve

@@ -15,8 +15,9 @@ from matrix_history import CODEMOD, FILE, Repository, repository, source, storie
 from test_matrix import rows_of
 
 from rewriter import catalog, judge, verdicts, walk
+from rewriter.blobs import Judge
 from rewriter.codemod import import_line
-from rewriter.matrix import Judge, of_history
+from rewriter.matrix import of_history
 from rewriter.rows import Row
 from rewriter.targets.history import History
 
@@ -89,7 +90,7 @@ def test_other_code_judges_anew(story: Repository, monkeypatch: pytest.MonkeyPat
         patched.setattr(catalog, "digest", lambda name: f"another digest of {name}")
         assert run(story.path)[1] == 10
     with monkeypatch.context() as patched:
-        patched.setattr("rewriter.matrix.__version__", "0.0.0")
+        patched.setattr("rewriter.blobs.__version__", "0.0.0")
         assert run(story.path)[1] == 10
     assert run(story.path)[1] == 1
 

@@ -15,7 +15,8 @@ import pytest
 from matrix_history import CODEMOD, FILE, source
 
 from rewriter import catalog, walk
-from rewriter.matrix import Judge, of_history, of_releases
+from rewriter.blobs import Judge
+from rewriter.matrix import of_history, of_releases
 from rewriter.model import State, Verdict
 from rewriter.targets.history import History
 from rewriter.targets.release import Release

@@ -59,7 +59,8 @@ def _found(codemod: Codemod, repo: Path, revs: str, *, quiet: bool) -> tuple[Fin
     """Return what the range did to the codemod, and the culprit's diff at the sites."""
     from rewriter import walk
     from rewriter.bisect import bisect, diff_at_sites
-    from rewriter.matrix import Judge, of_history
+    from rewriter.blobs import Judge
+    from rewriter.matrix import of_history
     from rewriter.report.steps import counting
     from rewriter.targets.history import History
 

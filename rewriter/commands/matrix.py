@@ -14,7 +14,7 @@ from rewriter.commands.reports import Github, Html, Junit, Markdown, Sarif, tell
 from rewriter.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
-    from rewriter.matrix import Judge
+    from rewriter.blobs import Judge
     from rewriter.rows import Matrix, Row
     from rewriter.targets import Target
 
@@ -103,7 +103,7 @@ def _judge(
     if bool(patches) != bool(origin):
         raise UsageError("--patch FILE and --from A go together: which patch, and what it is for")
     if not patches or origin is None:
-        from rewriter.matrix import Judge
+        from rewriter.blobs import Judge
         from rewriter.session import choose
 
         return Judge(choose(codemods), force_version=force_version)
