@@ -13,12 +13,13 @@ OLD = '''\
 """Requests that wait."""
 
 import time
+from collections import deque
 
 
 class Waiting:
     def __init__(self, limit):
         self.limit = limit
-        self.requests = []
+        self.requests = deque()
 
     def put(self, request):
         if len(self.requests) >= self.limit:
@@ -28,7 +29,7 @@ class Waiting:
     def take(self, budget):
         taken = []
         while self.requests and budget > 0:
-            request = self.requests.pop(0)
+            request = self.requests.popleft()
             budget -= request.tokens
             taken.append(request)
         return taken
@@ -37,7 +38,7 @@ class Waiting:
         return time.time() - request.created
 '''
 
-_POP, _STORE = "request = self.requests.pop(0)\n", "        self.requests.append(request)\n"
+_POP, _STORE = "request = self.requests.popleft()\n", "        self.requests.append(request)\n"
 
 OWN = (
     OLD.replace(_POP, f"{_POP}            request.taken = time.time()\n")
