@@ -219,6 +219,7 @@ def test_more_directories_than_may_be_open(
     assert done is not None
     assert done.code == code, done.err
     if code:
+        assert " have to be open at a time, and this process may open " in done.err
         assert "Raise the limit: ulimit -n " in done.err
         assert not out.exists()
 
