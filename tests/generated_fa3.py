@@ -88,7 +88,8 @@ def moved(table):
 CASTS = {
     name: code
     for name, code in generated_mla.CASTS.items()
-    if name not in ("viewed by rows behind", "context parallel")  # views are spelled below
+    # views are spelled below, and a body may hold two conversions
+    if name not in ("viewed by rows behind", "context parallel", "global")
 }
 
 ROPES, LATENT = "k_buf[:, :, layer.v_head_dim :]", "k_buf[:, :, : layer.v_head_dim]"
@@ -185,7 +186,7 @@ KERNELS = {
     "of a partial": f"kernel = partial(flash_attn_with_kvcache, {QUERY})\no = kernel("
     f"k_cache=rope_pages, v_cache=latent_pages, {TABLE})",
     "through a helper": "o = " + CALL.replace("flash_attn_with_kvcache", "attend"),
-    "nested function": f"def latent():\n    return {CALL}\no = latent()",
+    "nested function": f"def attention():\n    return {CALL}\no = attention()",
     "lambda": f"o = (lambda: {CALL})()",
     "comprehension": f"(o,) = [{CALL} for _ in range(1)]",
     "table of a comprehension": "(o,) = [" + CALL.replace("TABLE", "table")
@@ -207,9 +208,9 @@ KERNELS = {
     f"    o = {CALL}",
     "another, deep inside": f"o = {CALL}\nif split:\n    with torch.no_grad():\n"
     f"        if layer.layer_id:\n            other = {OTHER}",
-    "another in a function": f"o = {CALL}\nif split:\n    def latent(lengths):\n        return "
+    "another in a function": f"o = {CALL}\nif split:\n    def attention(lengths):\n        return "
     + OTHER.replace("metadata.other_lengths", "lengths")
-    + "\n    other = latent(metadata.other_lengths)",
+    + "\n    other = attention(metadata.other_lengths)",
     "another at other times": f"if not split:\n    o = {CALL}\nelse:\n    o = {OTHER}",
     "another by a conditional expression": f"o = {OTHER} if split else {CALL}",
     "another by and": f"o = {CALL}\nsplit and {OTHER}",
@@ -332,26 +333,26 @@ BODIES = {
     "in an if": "{front}\nif layer.layer_id >= 0:\n    {rest}\nelse:\n    raise ValueError(layer)",
     "in a loop": "{front}\nfor _ in range(2):\n    {rest}",
     "in a while": "{front}\nturn = 0\nwhile turn < 2:\n    turn += 1\n    {rest}",
-    "tables in a loop": "for _ in range(2):\n    {front}\n    {rest}",
+    "tables in a loop": "{front}\nfor _ in range(2):\n    TABLE = metadata.other_table\n    {rest}",
     "in a loop, another table then": "{front}\nfor turn in range(2):\n    if turn == 0:\n"
-    "        {cast}\n    {reading}\n    page_table = metadata.other_table\n"
-    "    cache_seqlens = metadata.other_lengths",
+    "        {cast}\n    {reading}\n    TABLE = metadata.other_table",
     "in a loop, another table at times": "{front}\nfor turn in range(2):\n    {cast}\n"
-    "    if turn:\n        page_table = metadata.other_table\n    {reading}",
+    "    if turn:\n        TABLE = metadata.other_table\n    {reading}",
     "in a loop, converted for the next turn": "{front}\n{cast}\nfor turn in range(2):\n"
-    "    {reading}\n    {cast}\n    page_table = metadata.other_table",
-    "in a loop, changed in front": "{front}\nfor turn in range(2):\n"
-    "    metadata.page_table[0, 0] = 9 * turn\n    if turn == 0:\n        {cast}\n    {reading}",
-    "in a loop, changed behind": "{front}\nfor turn in range(2):\n    {rest}\n"
-    "    metadata.page_table[0, 0] = 9",
-    "nested function": "{front}\ndef latent():\n    {rest}\n    return o\no = latent()",
+    "    {reading}\n    {cast}\n    TABLE = metadata.other_table",
+    "in a loop, changed in front": "{front}\n{behind}\nfor turn in range(2):\n"
+    "    TABLE[0, 0] = 9 * turn\n    if turn == 0:\n        {cast}\n    {taking}",
+    "in a loop, changed behind": "{front}\nfor turn in range(2):\n    {rest}\n    TABLE[0, 0] = 9",
+    "nested function": "{front}\n{behind}\ndef attention():\n    {cast}\n    {taking}\n"
+    "    return o\no = attention()",
     "early return": "{front}\nif layer.layer_id < 0:\n    return None\n{rest}",
     "the other attention beside": "{front}\nif self.many:\n    pair = self.token_to_kv_pool."
     "get_kv_buffer(layer.layer_id)\n    o = flash_attn_with_kvcache(q=q, k_cache=pair[0], "
     "v_cache=pair[1], page_table=metadata.page_table, cache_seqlens=metadata.cache_seqlens)\n"
     "else:\n    {rest}",
 }
-"""How the parts stand together; ``rest`` is the conversion and ``reading`` what comes behind it."""
+"""How the parts stand together; ``rest`` is the conversion and ``reading`` what comes behind it:
+what happens to the tables, and ``taking`` of the keys by the kernel."""
 
 CONSTRUCTOR = """\
 def __init__(self, model_runner, metadata):
@@ -423,7 +424,7 @@ REFUSED: dict[str, frozenset[str]] = {
         "a dictionary", "all in a dictionary", "all of them at times", "another at other times",
         "another by a computed condition", "another by a condition bound again",
         "another by a conditional expression", "another by and", "another by match",
-        "another in a function", "another in a while", "in a local", "lambda",
+        "another in a while", "in a local", "lambda",
         "loop over tables", "nested function", "no query of latents", "no table", "of a partial",
         "own keys", "padding told", "starred", "table cut", "table made",
         "table of a comprehension", "through a helper", "try, another table", "twice",
@@ -470,12 +471,16 @@ def build(choice: Mapping[str, str]) -> str:
         kernel = KERNELS[choice[f"{name} kernel"]]
         kernel = kernel.replace("TABLE", tables.table).replace("LENGTHS", tables.lengths)
         cast = CASTS[choice[f"{name} cast"]]
-        reading = f"{tables.behind}\n{CUTS[choice[f'{name} cut']]}\n{kernel}"
+        taking = f"{CUTS[choice[f'{name} cut']]}\n{kernel}"
+        reading = f"{tables.behind}\n{taking}"
         filled = {
-            "front": tables.front, "cast": cast, "reading": reading, "rest": f"{cast}\n{reading}",
+            "front": tables.front, "cast": cast, "behind": tables.behind, "taking": taking,
+            "reading": reading, "rest": f"{cast}\n{reading}",
         }  # fmt: skip
         lines = BODIES[choice[f"{name} body"]].split("\n")
-        body = "\n".join(_filled(line, filled) for line in lines)
+        body = "\n".join(
+            _filled(line.replace("TABLE", tables.table), filled) for line in lines
+        )  # fmt: skip
         text = text.replace(f"{{{name}}}", indented(body, 8))
     text = text.replace("{constructor}\n", indented(constructor, 4))
     text = text.replace("{write}", indented(generated_mla.WRITES[choice["write"]], 12))
