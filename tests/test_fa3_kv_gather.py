@@ -145,6 +145,14 @@ def test_the_pool_as_it_is_needs_no_patch() -> None:
     assert "gets the pool's pages without a change of dtype" in found.reason
 
 
+def test_a_pool_that_is_half_of_the_keys_is_not_upstream() -> None:
+    text = sources.backend(cast="none")
+    assert text.count("v_cache=latent_pages,") > 1
+    found = examined(text.replace("v_cache=latent_pages,", "v_cache=self.latent,", 1))
+    assert found.state is State.DRIFTED
+    assert "neither the pool's buffer nor a cast of it" in found.reason
+
+
 def test_only_one_path_without_a_cast_has_drifted() -> None:
     found = examined(sources.backend(decode_cast="none"))
     assert found.state is State.DRIFTED
