@@ -224,7 +224,8 @@ def test_two_packages_with_one_name(install: Install) -> None:
 
 def test_an_unknown_name_is_told_with_the_plug_ins(install: Install) -> None:
     install()
-    with pytest.raises(CatalogError, match=r"is called 'their'; known: .*, theirs$"):
+    told = r"is called 'their'; known: .*, theirs\. Did you mean 'theirs'\?$"
+    with pytest.raises(CatalogError, match=told):
         catalog.load("their")
 
 
