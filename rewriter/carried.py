@@ -84,9 +84,7 @@ def file_of(name: str) -> str:
     return name.rpartition("@")[0]
 
 
-def held(
-    patch: CarriedPatch, deltas: Mapping[str, Delta], contents: Mapping[str, bytes]
-) -> Held:
+def held(patch: CarriedPatch, deltas: Mapping[str, Delta], contents: Mapping[str, bytes]) -> Held:
     """Return what a record keeps of a patch.
 
     Args:

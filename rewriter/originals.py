@@ -70,9 +70,7 @@ def original(
     return without(path, disk, present, moved=moved)
 
 
-def without(
-    path: str, disk: bytes, present: Sequence[Codemod], *, moved: bool = False
-) -> Original:
+def without(path: str, disk: bytes, present: Sequence[Codemod], *, moved: bool = False) -> Original:
     """Return a file without what it holds, by structure; of patches by lines.
 
     Raises:

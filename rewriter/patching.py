@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rewriter.targets import Target
     from rewriter.targets.pip import Progress
 
+
 def changes(codemods: Sequence[Codemod], read: Reader) -> list[Change]:
     """Return what patches, and codemods over them, would change. All must be ready or applied.
 

@@ -90,9 +90,7 @@ def manifest_of(planned: Planned, wanted: Sequence[Codemod]) -> Manifest | None:
     return Manifest(manifest.TOOL, planned.target.version, tuple(held), files, record)
 
 
-def _held_codemod(
-    planned: Planned, codemod: Codemod, files: dict[str, FileRecord]
-) -> Held | None:
+def _held_codemod(planned: Planned, codemod: Codemod, files: dict[str, FileRecord]) -> Held | None:
     """Return a codemod's entry, and note its companions; None where it changes nothing."""
     patched = [path for path in codemod.files() if path in planned.contents]
     if all(planned.contents[p] == _beneath(planned, p) for p in patched):

@@ -23,6 +23,7 @@ from rewriter.transaction import Content, Link, Write
 if TYPE_CHECKING:
     from rewriter.leftovers import Leftover
 
+
 def writes_of(
     planned: Planned,
     wanted: Sequence[Codemod],
