@@ -46,7 +46,7 @@ def bound_again(source: Source, name: str) -> int | None:
     for depth, part in enumerate(parts):
         whole, owner = ".".join(parts[: depth + 1]), ".".join(parts[:depth])
         scopes: list[ast.AST] = [*source.nodes.get(owner, [])] if owner else [source.tree]
-        every = [b for scope in scopes for b in _bound_in(scope) if b.name == part]
+        every = [b for scope in scopes for b in _bound_in(source, scope) if b.name == part]
         defined = [node.lineno for node in source.nodes.get(whole, [])]
         lines = [b.line for b in every if not b.derived and b.line not in defined[:1]]
         lines += _stored_as_attribute(source, part) if owner else _declared_global(source, part)
@@ -55,13 +55,18 @@ def bound_again(source: Source, name: str) -> int | None:
     return None
 
 
+def _bound_in(source: Source, scope: ast.AST) -> tuple[Binding, ...]:
+    return _kept(scope, ":=" in source.text)
+
+
 @lru_cache(maxsize=32)
-def _bound_in(scope: ast.AST) -> tuple[Binding, ...]:
-    return tuple(bindings(scope))
+def _kept(scope: ast.AST, walrus: bool) -> tuple[Binding, ...]:
+    return tuple(bindings(scope, walrus))
 
 
 def _declared_global(source: Source, name: str) -> list[int]:
-    if "global" not in source.text or not re.search(rf"\bglobal\b.*\b{name}\b", source.text):
+    # A pattern that begins with letters is looked for ten times as fast as one with ``\b``.
+    if not re.search(rf"global\b.*\b{name}\b", source.text):
         return []
     every = ast.walk(source.tree)
     return [n.lineno for n in every if isinstance(n, ast.Global) and name in n.names]
@@ -108,8 +113,13 @@ def _mentions(node: ast.AST | None, name: str, *, store: bool = False) -> bool:
     return False
 
 
-def bindings(scope: ast.AST) -> Iterator[Binding]:
-    """Yield what the statements of one scope bind; what scopes inside it bind is left out."""
+def bindings(scope: ast.AST, walrus: bool = True) -> Iterator[Binding]:
+    """Yield what the statements of one scope bind; what scopes inside it bind is left out.
+
+    Args:
+        scope: a module, class, function or expression.
+        walrus: whether there may be a ``:=``; without one no expression but a target binds.
+    """
     if isinstance(scope, _FUNCTIONS):
         arguments = scope.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -120,10 +130,13 @@ def bindings(scope: ast.AST) -> Iterator[Binding]:
         node = todo.pop()
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                for bound in bindings(ast.Expression(target)):
+                for bound in bindings(ast.Expression(target), walrus):
                     yield bound._replace(derived=_mentions(node.value, bound.name))
             todo.append(node.value)
             continue
+        if not walrus and isinstance(node, ast.expr):
+            if not isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)):
+                continue
         yield from _bound_by(node)
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             todo += _evaluated_outside(node)
@@ -225,7 +238,7 @@ def taken(source: Source, names: frozenset[str]) -> Binding | None:
     """Return what binds one of these names at the module's level, or None."""
     if not any(name in source.text for name in names):
         return None
-    found = [b for b in _bound_in(source.tree) if b.name in names]
+    found = [b for b in _bound_in(source, source.tree) if b.name in names]
     found += [Binding(n, line) for n in names for line in _declared_global(source, n)]
     return min(found, key=lambda b: b.line, default=None)
 
@@ -241,11 +254,11 @@ def amiss(site: Site, match: Match, definition: Definition, ours: frozenset[str]
     """
     needed = needs(site, match)
     chain = _scopes(definition, definition.span(match.node)[0])
-    inner = frozenset(b.name for scope in chain for b in _bound_in(scope))
+    inner = frozenset(b.name for scope in chain for b in _bound_in(definition.source, scope))
     shadowed = ours & needed.names & inner
     if shadowed:
         return f"`{min(shadowed)}`, which the inserted code calls, is bound in it to something else"
-    outer = frozenset(b.name for b in _bound_in(definition.source.tree))
+    outer = frozenset(b.name for b in _bound_in(definition.source, definition.source.tree))
     unknown = needed.names - (inner | ours | outer | _ALWAYS | needed.called)
     if unknown and "*" not in outer and (unknown := unknown - _read_by(chain[0])):
         return f"the inserted code uses `{min(unknown)}`, which is not bound there"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 from snippets import IMPORT, PATH, check_refused, check_round_trip, made, state
 
 from rewriter import engine
 from rewriter.codemod import Insert, Replace, Site, Wrap
 from rewriter.model import State
-from rewriter.names import bound_again
+from rewriter.names import bindings, bound_again
 from rewriter.source import Source
 
 CLASS = "class A(B):\n    def f(self, x):\n        return g(x)\n"
@@ -154,3 +157,16 @@ def test_a_patched_file_whose_definition_was_bound_again_is_not_applied() -> Non
     found = engine.examine(PATCH, PATH, after + b"A.f = other\n")
     assert found.state is State.PARTIAL
     assert "line 4 binds it again" in found.reason
+
+
+def test_without_a_walrus_only_targets_bind() -> None:
+    """Looked for in expressions too or not: the same names, in every scope of these files."""
+    scopes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    seen = 0
+    for file in sorted(Path(ast.__file__).parent.glob("*.py"))[:60]:
+        text = file.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if ":=" not in text else ():
+            if isinstance(node, scopes):
+                assert sorted(bindings(node, walrus=False)) == sorted(bindings(node)), file
+                seen += 1
+    assert seen > 500

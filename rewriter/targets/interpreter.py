@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rewriter.errors import TargetError
 from rewriter.targets import probe
@@ -15,8 +15,7 @@ TIMEOUT = 60.0
 """Seconds to wait for another interpreter; start-up files on a network mount can be slow."""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """An interpreter's answer."""
 
     interpreter: str
