@@ -11,8 +11,8 @@ import errno
 import os
 import sys
 from collections.abc import Sized
-from functools import cache
-from typing import Any
+
+from rewriter.transaction import libc
 
 MANY = 64
 """Up to so many names are synced one by one."""
@@ -34,7 +34,7 @@ def sync_all(descriptor: int) -> None:
     Raises:
         OSError: the device failed. Linux tells that since 5.8; what it tells is then read back.
     """
-    call = _syncfs()
+    call = libc.function("syncfs", ctypes.c_int)  # glibc 2.14 and later, musl
     if call is not None:
         if call(descriptor) == 0:
             return
@@ -42,15 +42,3 @@ def sync_all(descriptor: int) -> None:
         if number not in _UNABLE:
             raise OSError(number, os.strerror(number))
     os.sync()
-
-
-@cache
-def _syncfs() -> Any:
-    """Return the C library's function: glibc 2.14 and later, musl."""
-    try:
-        call = ctypes.CDLL(None, use_errno=True).syncfs
-    except (OSError, AttributeError, TypeError):
-        return None
-    call.argtypes = (ctypes.c_int,)
-    call.restype = ctypes.c_int
-    return call

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from functools import cache
-from typing import Any
+
+from rewriter.transaction import libc
 
 _SWAP = 2  # RENAME_EXCHANGE of <linux/fs.h>
 
@@ -22,7 +22,9 @@ def exchange(folder: int, name: str, other: str) -> bool:
     Raises:
         OSError: it can, and refused.
     """
-    call = _renameat2()
+    name_at = (ctypes.c_int, ctypes.c_char_p)
+    # of Linux, in glibc 2.28 and later
+    call = libc.function("renameat2", *name_at, *name_at, ctypes.c_uint)
     if call is None:
         return False
     if call(folder, os.fsencode(name), folder, os.fsencode(other), _SWAP) == 0:
@@ -31,15 +33,3 @@ def exchange(folder: int, name: str, other: str) -> bool:
     if number in _UNABLE:
         return False
     raise OSError(number, os.strerror(number), name)
-
-
-@cache
-def _renameat2() -> Any:
-    """Return the C library's function: of Linux, in glibc 2.28 and later."""
-    try:
-        call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError, TypeError):
-        return None
-    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-    call.restype = ctypes.c_int
-    return call
