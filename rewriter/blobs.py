@@ -66,13 +66,7 @@ class Judge:
 
     def known(self, codemod: Codemod, files: Files) -> bool:
         """Return whether a verdict is at hand, without judging."""
-        name = self._key(codemod, files)
-        if name not in self.seen:
-            kept = verdicts.load(name)
-            if kept is None:
-                return False
-            self._keep(name, files, kept)
-        return True
+        return self._found(self._key(codemod, files), files)
 
     def structure(self, codemod: Codemod, files: Files, read: Read) -> Verdict:
         """Judge by structure alone.
@@ -81,9 +75,10 @@ class Judge:
             SourceError: a file does not parse.
             TargetError: a blob cannot be read.
         """
-        if not self.known(codemod, files):
-            self._keep(self._key(codemod, files), files, self._judge(codemod, files, read))
-        found = self.seen[self._key(codemod, files)]
+        name = self._key(codemod, files)
+        if not self._found(name, files):
+            self._keep(name, files, self._judge(name, codemod, files, read))
+        found = self.seen[name]
         if isinstance(found, SourceError):
             raise found
         return found
@@ -105,11 +100,22 @@ class Judge:
         blobs = [part for path in paths for part in (path, files.get(path))]
         return verdicts.key("blobs 1", __version__, self._digests[codemod.name], *blobs)
 
+    def _found(self, name: str, files: Files) -> bool:
+        """Return whether a key was asked about already, or its verdict is in the cache."""
+        if name not in self.seen:
+            kept = verdicts.load(name)
+            if kept is None:
+                return False
+            self._keep(name, files, kept)
+        return True
+
     def _keep(self, name: str, files: Files, verdict: Verdict | SourceError) -> None:
         self.seen[name] = verdict
         self.sources += bool(files)
 
-    def _judge(self, codemod: Codemod, files: Files, read: Read) -> Verdict | SourceError:
+    def _judge(
+        self, name: str, codemod: Codemod, files: Files, read: Read
+    ) -> Verdict | SourceError:
         from rewriter.judge import judge
 
         self.judged += bool(files)
@@ -118,7 +124,7 @@ class Judge:
             made = judge(codemod, raws.get, None)
         except SourceError as error:
             return error
-        verdicts.save(self._key(codemod, files), made)
+        verdicts.save(name, made)
         return made
 
 
