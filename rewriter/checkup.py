@@ -274,12 +274,12 @@ def _advice(survey: Survey, chosen: set[str], on: str, over: str) -> tuple[str, 
     verdicts = [s.verdict for s in survey.standings]
     applied = [v.codemod for v in verdicts if v.state is State.APPLIED]
     ready = [v.codemod for v in verdicts if v.state is State.READY and v.codemod not in chosen]
-    first, others = [DEFAULT] * (DEFAULT in ready), [name for name in ready if name != DEFAULT]
+    others = [name for name in ready if name != DEFAULT]
     advice = []
     if applied:
         names = " ".join(applied)
         advice.append(f"before each start: rewriter check {names} --require applied -q{on}")
-    if first:
+    if DEFAULT in ready:
         advice.append(f"to apply: rewriter apply {DEFAULT}{over}")
     if others:
         advice.append(f"would fit as well: {', '.join(others)}; `rewriter list` says what for")

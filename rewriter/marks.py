@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rewriter.codemod import Codemod, Replace, Site, Wrap
 from rewriter.definition import Definition
 from rewriter.edits import TextEdit, replaced
 from rewriter.source import NEWLINE, Source
-
-if TYPE_CHECKING:
-    import libcst as cst
 
 
 class Mark(NamedTuple):
@@ -73,10 +70,12 @@ def _marks(site: Site, definition: Definition) -> list[Mark]:
 def _wrapped(site: Site, edit: Wrap, definition: Definition) -> list[Mark]:
     import libcst as cst
 
+    from rewriter.flow import plain_name
+
     source = definition.source
     found: list[Mark] = []
     for node in definition.nodes:
-        if not isinstance(node, cst.Call) or _dotted(node.func) != edit.call:
+        if not isinstance(node, cst.Call) or plain_name(node.func) != edit.call:
             continue
         head = node.args[: edit.keeps + 1]
         if len(head) <= edit.keeps or any(arg.star or arg.keyword for arg in head):
@@ -99,14 +98,6 @@ def _taken_out(source: Source, start: int, end: int) -> TextEdit:
     if kept and not line_ends:
         kept += source.newline(start) + source.indent(start)
     return TextEdit(start, end, kept)
-
-
-def _dotted(node: cst.CSTNode) -> str:
-    import libcst as cst
-
-    if isinstance(node, cst.Attribute):
-        return f"{_dotted(node.value)}.{node.attr.value}"
-    return node.value if isinstance(node, cst.Name) else ""
 
 
 def comments(text: str) -> list[str]:
